@@ -1,0 +1,11 @@
+//! Decides. No I/O, no clock, no async.
+//!
+//! A decision is a plain value, made from plain values and the time that the caller passes in. Nothing in this
+//! package may read a clock, open a file, start a thread or wait: the same inputs must give the same decision in
+//! the daemon, in an offline verb and in a simulation. `clippy.toml` beside this file and `tests/tidy.rs` hold
+//! that rule.
+#![forbid(unsafe_code)]
+
+pub mod effect;
+pub mod id;
+pub mod time;

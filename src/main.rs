@@ -1,0 +1,3 @@
+//! The binary: the library does everything.
+
+fn main() {}
