@@ -1,1 +1,4 @@
 //! The map.
+#![deny(unsafe_code)]
+
+pub mod config;
