@@ -8,4 +8,5 @@
 
 pub mod effect;
 pub mod id;
+pub mod liveness;
 pub mod time;
