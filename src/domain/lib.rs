@@ -16,4 +16,5 @@ pub mod repair;
 pub mod request;
 pub mod schedule;
 pub mod surface;
+pub mod liveness;
 pub mod time;
