@@ -6,6 +6,8 @@
 //! that rule.
 #![forbid(unsafe_code)]
 
+pub mod command;
+pub mod device;
 pub mod effect;
 pub mod id;
 pub mod time;
