@@ -268,10 +268,11 @@ fn picked<'a>(of: &str, by: &str, slots: &Map<String, Value>, devices: &'a Devic
 fn as_numbers(input: &mut Map<String, Value>, device: &Device) {
     let Some(Value::String(text)) = input.get("value") else { return };
     let is_label = device.points.values().any(|point| point.labels.iter().any(|(label, _)| label == text));
-    if !is_label && !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) {
-        if let Ok(number) = text.parse::<u64>() {
-            input.insert("value".to_owned(), Value::from(number));
-        }
+    if !is_label
+        && text.bytes().all(|b| b.is_ascii_digit())
+        && let Ok(number) = text.parse::<u64>()
+    {
+        input.insert("value".to_owned(), Value::from(number));
     }
 }
 
@@ -417,7 +418,7 @@ mod tests {
         check(set.clone(), json!({"device": 1, "value": 50}), Ok(fine.clone()));
         check(set.clone(), json!({"device": 1, "value": "050"}), Ok(fine));
         check(set.clone(), json!({"device": 1, "value": 51}), Err("pump-1: set takes 0 to 50, not 51"));
-        check(set.clone(), json!({"device": 1}), Err("not said: value"));
+        check(set, json!({"device": 1}), Err("not said: value"));
         check(
             json!({"device": "pump", "action": "explode"}),
             json!({"device": 1}),

@@ -136,7 +136,7 @@ impl Point {
         if self.repr.is_bit() {
             return match (value, value.as_f64()) {
                 (Value::Bool(bit), _) => Ok(Reading::Bit(*bit)),
-                (_, Some(number)) if number == 0.0 => Ok(Reading::Bit(false)),
+                (_, Some(0.0)) => Ok(Reading::Bit(false)),
                 (_, Some(number)) if (number - 1.0).abs() < f64::EPSILON => Ok(Reading::Bit(true)),
                 _ => Err(wrong("true or false")),
             };

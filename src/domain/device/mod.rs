@@ -5,6 +5,7 @@
 //! nothing here may guess: a value outside its range, a point that is not there or a device that two names could
 //! mean is an error with names in it, because the far end of the wire is a machine.
 
+pub mod check;
 pub mod codec;
 pub mod plan;
 pub mod point;
