@@ -431,15 +431,7 @@ fn device_span(wire: &File, refused: &Refused) -> Option<Range<usize>> {
     // The last one of the name: a second device of one name is the one that was refused.
     let device = wire.device.iter().rfind(|device| *device.get_ref().name.get_ref() == refused.device)?.get_ref();
     let own = match &refused.place {
-        Place::Device => match &refused.why {
-            Why::NoSuchBus { .. } => device.bus.as_ref().map(Spanned::span),
-            Why::Unit { .. } => device.unit.as_ref().map(Spanned::span),
-            Why::NumberTwice { .. } => device.number.as_ref().map(Spanned::span),
-            Why::Name { name } if device.kind.as_ref().is_some_and(|kind| kind.get_ref() == name) => {
-                device.kind.as_ref().map(Spanned::span)
-            }
-            _ => None,
-        },
+        Place::Device => of_device(device, &refused.why),
         Place::Point(name) => entry(device.points.as_ref(), name).or_else(|| device.shift.as_ref().map(Spanned::span)),
         Place::Action(name) => entry(device.actions.as_ref(), name),
     };
@@ -447,6 +439,21 @@ fn device_span(wire: &File, refused: &Refused) -> Option<Range<usize>> {
         own.or_else(|| device.like.as_ref().filter(|_| refused.place != Place::Device).map(Spanned::span))
             .unwrap_or_else(|| device.name.span()),
     )
+}
+
+/// The key that is wrong, where that is not the name.
+fn of_device(device: &DeviceTable, why: &Why) -> Option<Range<usize>> {
+    if matches!(why, Why::NoSuchBus { .. }) {
+        device.bus.as_ref().map(Spanned::span)
+    } else if matches!(why, Why::Unit { .. }) {
+        device.unit.as_ref().map(Spanned::span)
+    } else if matches!(why, Why::NumberTwice { .. }) {
+        device.number.as_ref().map(Spanned::span)
+    } else if let Why::Name { name } = why {
+        device.kind.as_ref().filter(|kind| kind.get_ref() == name).map(Spanned::span)
+    } else {
+        None
+    }
 }
 
 fn entry<T>(entries: Option<&BTreeMap<Spanned<String>, Spanned<T>>>, name: &str) -> Option<Range<usize>> {
