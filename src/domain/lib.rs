@@ -7,6 +7,8 @@
 #![forbid(unsafe_code)]
 
 pub mod closure;
+pub mod command;
+pub mod device;
 pub mod effect;
 pub mod event;
 pub mod gate;
