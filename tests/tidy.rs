@@ -3,6 +3,7 @@
 //! These are rules that review alone did not hold elsewhere. Each check is a function over the tree as text, so that
 //! the same check runs on a doctored tree and must find what was put there: a check that cannot fail guards nothing.
 //! When the code teaches a better table, change the table in the commit that needs it and say why.
+#![cfg(test)]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
