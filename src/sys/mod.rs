@@ -1,0 +1,8 @@
+//! What only the operating system can say or do, as plain values: clocks, threads, `/proc`, sockets' peers, systemd.
+//!
+//! The only room with `unsafe` (besides the raw ONNX Runtime call in `infer`). It decides nothing and knows no word of
+//! ours beyond `domain`'s plain types: a rule that hid in here could not be tested without a kernel.
+#![expect(unsafe_code, reason = "the room for it; each block says why it holds")]
+
+pub mod offspring;
+pub mod open;
