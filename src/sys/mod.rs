@@ -14,3 +14,5 @@ pub mod proc;
 pub mod signal;
 pub mod thread;
 pub mod wake;
+pub mod offspring;
+pub mod open;
