@@ -2,4 +2,5 @@
 #![deny(unsafe_code)]
 
 pub mod config;
+pub mod engine;
 pub mod sys;
