@@ -2,5 +2,6 @@
 #![deny(unsafe_code)]
 
 pub mod config;
+pub mod engine;
 pub mod sys;
 pub mod plant;

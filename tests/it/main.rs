@@ -45,3 +45,6 @@ fn no_file_of_this_folder_is_forgotten() {
     }
     assert!(forgotten.is_empty(), "tests/it/main.rs has no `mod` line for {forgotten:?}: their tests never run");
 }
+//! The integration tests: one binary, a module for each subject.
+
+mod supervision;

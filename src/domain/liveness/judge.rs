@@ -109,6 +109,7 @@ pub struct Life {
     born: Tick,
     ended: Option<Tick>,
     pause_asked: bool,
+    abandoned: bool,
     /// Nothing before this counts against the worker.
     baseline: Tick,
     /// The last pair of (beat, progress), how many scans saw it, and the first of them.
@@ -132,6 +133,7 @@ impl Life {
             born: now,
             ended: None,
             pause_asked: false,
+            abandoned: false,
             baseline: now,
             seen: (now, 0),
             scans: 0,
@@ -196,7 +198,7 @@ impl Life {
     /// declared progress, or past half of its phase, or a ZOMBIE already.
     #[must_use]
     pub fn is_suspect(&self, sample: &Sample<'_>, now: Tick) -> bool {
-        if sample.hard != Hard::Alive || sample.said.is_some() {
+        if sample.hard != Hard::Alive || sample.said.is_some() || self.abandoned {
             return false;
         }
         let half = self.limits.tau / 2;
@@ -214,6 +216,9 @@ impl Life {
     /// The next moment at which a look without any change would find something else; none while nothing is due.
     #[must_use]
     pub fn due(&self, sample: &Sample<'_>, now: Tick) -> Option<Tick> {
+        if self.abandoned || sample.said.is_some() {
+            return None;
+        }
         let at = match sample.doing {
             Doing::Idle | Doing::Paused => return None,
             Doing::Phase(phase) => phase.began.max(self.baseline).after(phase.limit),
@@ -236,8 +241,7 @@ impl Life {
                 Some(self.go(State::Stopped, outcome.cause(), text.clone(), now))
             }
             (Hard::Gone, Some(Said::Panicked { text, place })) => {
-                let detail = if place.is_empty() { text.clone() } else { format!("{text} at {place}") };
-                Some(self.go(State::Dead, Cause::Panic, detail, now))
+                Some(self.go(State::Dead, Cause::Panic, format!("{text} at {place}"), now))
             }
             (Hard::Gone, None) => {
                 let detail = "the thread ended without a completion record".to_owned();
@@ -245,6 +249,8 @@ impl Life {
             }
             // On its way out: what it said stands, and the next scan sees it gone.
             (Hard::Alive | Hard::Dying, Some(_)) | (Hard::Dying, None) => None,
+            // Given up: only its end is still news.
+            (Hard::Alive, None) if self.abandoned => None,
             (Hard::Alive, None) => self.judge_living(sample, now),
         }
     }
@@ -423,6 +429,27 @@ impl Life {
         }
         self.rebaseline(now);
         Some(self.note(Cause::Resumed, String::new(), now))
+    }
+
+    /// Gives it up. It is a ZOMBIE from now on, whatever it beats, until its thread is gone.
+    pub fn abandon(&mut self, now: Tick) -> Option<Notice> {
+        if !self.state.is_living() || std::mem::replace(&mut self.abandoned, true) {
+            return None;
+        }
+        self.pause_asked = false;
+        match self.state {
+            State::Running => Some(self.go(State::Zombie, Cause::Abandoned, String::new(), now)),
+            State::Zombie | State::Dead | State::Stopped | State::Cleaned => {
+                self.cause = Some(Cause::Abandoned);
+                Some(self.note(Cause::Abandoned, String::new(), now))
+            }
+        }
+    }
+
+    /// Whether it was given up.
+    #[must_use]
+    pub fn is_abandoned(&self) -> bool {
+        self.abandoned
     }
 
     /// Gives back what an ended life held. None when it has not ended, or is cleaned already.

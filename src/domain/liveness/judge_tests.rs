@@ -212,6 +212,17 @@ fn paused_is_shown_from_the_asking_on_and_ended_by_resume() {
 }
 
 #[test]
+fn an_abandoned_life_does_not_return_and_still_ends_once() {
+    let mut life = Life::new(KEY, LIMITS, ms(0));
+    let notice = life.abandon(ms(100)).unwrap();
+    assert_eq!((notice.from, notice.to, notice.cause), (Some(R), Some(Z), Cause::Abandoned));
+    assert_eq!(life.abandon(ms(200)), None);
+    assert_eq!(run(&mut life, &[(1000, busy(900, None)), (9000, busy(8900, Some((1, 8900))))]), []);
+    let gone = Sample { hard: Hard::Gone, ..busy(0, None) };
+    assert_eq!(run(&mut life, &[(10_000, gone)]), [(10_000, Some(Z), Some(State::Dead), Cause::Vanished)]);
+}
+
+#[test]
 fn the_wake_for_a_deadline_is_the_deadline() {
     let life = Life::new(KEY, LIMITS, ms(0));
     assert_eq!(life.due(&busy(700, None), ms(1000)), Some(ms(5700)));

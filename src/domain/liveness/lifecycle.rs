@@ -111,7 +111,7 @@ pub enum Said {
     Panicked {
         /// The panic message.
         text: String,
-        /// `file:line:column`, or empty where the hook did not see it.
+        /// `file:line:column, thread NAME`.
         place: String,
     },
 }
@@ -151,6 +151,8 @@ causes! {
     RecoveredProgress = "RECOVERED_PROGRESS",
     /// Beats came back, or the phase ended.
     RecoveredBeat = "RECOVERED_BEAT",
+    /// Someone asked it to stop.
+    StopAsked = "STOP_ASKED",
     /// Silent for half of tau; what the thread waits in is noted already (as Android does before an ANR).
     HalfTau = "HALF_TAU",
     // Of a ZOMBIE.
@@ -168,6 +170,8 @@ causes! {
     Livelock = "LIVELOCK",
     /// A declared phase went beyond its limit.
     PhaseOverrun = "PHASE_OVERRUN",
+    /// Given up: its handle is revoked, it will not be RUNNING again, and its thread is still there.
+    Abandoned = "ABANDONED",
     // Of DEAD.
     /// A panic.
     Panic = "PANIC",
@@ -194,6 +198,8 @@ causes! {
     ProgressBackwards = "PROGRESS_BACKWARDS",
     /// A phase with a limit beyond the longest that is taken; cut.
     PhaseLimitCut = "PHASE_LIMIT_CUT",
+    /// A checkpoint out of the declared order.
+    CheckpointOrder = "CHECKPOINT_ORDER",
     // Notes on the supervisor itself.
     /// It began, with this tier of the hard channel.
     SupervisorStarted = "SUPERVISOR_STARTED",

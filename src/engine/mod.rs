@@ -1,0 +1,3 @@
+//! The owners: each owns one machine and carries out what it decides.
+
+pub mod supervisor;

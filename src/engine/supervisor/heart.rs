@@ -1,0 +1,533 @@
+//! The soft channel: what a worker tells, and what it is told.
+//!
+//! A worker writes its own slot and nobody else's; the supervisor reads it without asking. Nothing in here waits for
+//! the supervisor, and the supervisor waits for nothing in here: atomics, `try_lock` and wake-ups only. A beat is
+//! bound to the registered thread: a heartbeat that another thread can send proves nothing (cockroachdb 23980).
+
+use std::cell::{Cell, RefCell};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::{Duration, Instant};
+
+use interlock_domain::id::WorkerKey;
+use interlock_domain::liveness::judge::{Doing, PHASE_LIMIT_MAX, Phase};
+use interlock_domain::liveness::lifecycle::{Outcome, Said};
+use interlock_domain::time::Tick;
+use serde_json::Value;
+
+use super::link::Link;
+use crate::sys::clock;
+
+/// How long one call of [`Heart::paused`] waits at most, so that the loop around it sees the world now and then.
+const PAUSE_WAIT: Duration = Duration::from_secs(1);
+/// Bytes of a phase's or checkpoint's name that are kept.
+const NAME_MAX: usize = 64;
+
+/// How the death of the thread is learned: not known yet, told by an event, asked for.
+const NOT_YET: u8 = 0;
+const TOLD: u8 = 1;
+const POLLED: u8 = 2;
+
+const BUSY: u8 = 0;
+const IDLE: u8 = 1;
+const PAUSED: u8 = 2;
+const PHASE: u8 = 3;
+const PHASE_EXTERNAL: u8 = 4;
+
+thread_local! {
+    /// The token of the slot that the calling thread is registered with; 0 for none.
+    static OWN: Cell<u64> = const { Cell::new(0) };
+    /// The slot itself, for the panic hook.
+    static OWN_SLOT: RefCell<Option<Arc<Slot>>> = const { RefCell::new(None) };
+    /// What the panic hook saw: message and place.
+    static LAST_PANIC: RefCell<Option<(String, String)>> = const { RefCell::new(None) };
+}
+
+static NEXT_TOKEN: AtomicU64 = AtomicU64::new(1);
+
+/// How a worker ends.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Finished {
+    /// It did what it was for; what it gives back, `Null` for nothing.
+    Done(Value),
+    /// It could not; one sentence for a person.
+    Failed(String),
+    /// It was asked to stop, and did; how far it came, `Null` for nothing.
+    Stopped(Value),
+}
+
+/// Written by the worker on every beat. Two lines of 64 bytes apart from everything else: the adjacent-line
+/// prefetcher would otherwise make neighbours pay for each other's beats.
+#[derive(Debug)]
+#[repr(align(128))]
+struct Pulse {
+    beat_at: AtomicU64,
+    beats: AtomicU64,
+    /// 0 until progress is declared.
+    progress_at: AtomicU64,
+    progress: AtomicU64,
+    phase_began: AtomicU64,
+    phase_limit: AtomicU64,
+    doing: AtomicU8,
+}
+
+/// Written by the supervisor, read by the worker.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Orders {
+    stop: AtomicBool,
+    revoked: AtomicBool,
+    pause: AtomicBool,
+}
+
+/// What was refused. Written by whoever lies, which must not slow down the honest.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub(super) struct Lies {
+    pub(super) wrong_thread: AtomicU64,
+    pub(super) backwards: AtomicU64,
+    pub(super) limit_cut: AtomicU64,
+    pub(super) out_of_order: AtomicU64,
+}
+
+/// One worker's place between it and the supervisor.
+#[derive(Debug)]
+pub(super) struct Slot {
+    pulse: Pulse,
+    orders: Orders,
+    pub(super) lies: Lies,
+    /// Counts refusals of all workers, so that a scan looks at `lies` only when there is a new one.
+    lies_total: Arc<AtomicU64>,
+    pub(super) token: u64,
+    name: String,
+    key: OnceLock<WorkerKey>,
+    tau: Duration,
+    checkpoints: Vec<&'static str>,
+    /// The place in `checkpoints` after the last one that was passed.
+    next_checkpoint: AtomicU32,
+    pub(super) tid: AtomicI32,
+    dying_at: AtomicU64,
+    /// How its death is learned; taken out once it is gone, since it may hold a descriptor. Locked by the worker at its
+    /// start only; the supervisor only tries.
+    link: Mutex<Option<Link>>,
+    linked: AtomicU8,
+    pub(super) said: OnceLock<Said>,
+    pub(super) output: OnceLock<Value>,
+    thread: OnceLock<std::thread::Thread>,
+    /// The name of the phase and of the last checkpoint: texts, so not in an atomic. The worker locks for a copy, the
+    /// supervisor only tries.
+    names: Mutex<Names>,
+}
+
+#[derive(Debug, Default, Clone)]
+struct Names {
+    phase: String,
+    checkpoint: String,
+}
+
+impl Slot {
+    pub(super) fn new(name: &str, tau: Duration, checkpoints: Vec<&'static str>, lies_total: Arc<AtomicU64>) -> Slot {
+        Slot {
+            pulse: Pulse {
+                beat_at: AtomicU64::new(clock::coarse().0),
+                beats: AtomicU64::new(0),
+                progress_at: AtomicU64::new(0),
+                progress: AtomicU64::new(0),
+                phase_began: AtomicU64::new(0),
+                phase_limit: AtomicU64::new(0),
+                doing: AtomicU8::new(BUSY),
+            },
+            orders: Orders::default(),
+            lies: Lies::default(),
+            lies_total,
+            token: NEXT_TOKEN.fetch_add(1, Ordering::Relaxed),
+            name: name.to_owned(),
+            key: OnceLock::new(),
+            tau,
+            checkpoints,
+            next_checkpoint: AtomicU32::new(0),
+            tid: AtomicI32::new(0),
+            dying_at: AtomicU64::new(0),
+            link: Mutex::new(None),
+            linked: AtomicU8::new(NOT_YET),
+            said: OnceLock::new(),
+            output: OnceLock::new(),
+            thread: OnceLock::new(),
+            names: Mutex::new(Names::default()),
+        }
+    }
+
+    /// Gives it the name under which it is known. Before its thread is made.
+    pub(super) fn christen(&self, key: WorkerKey) {
+        self.key.get_or_init(|| key);
+    }
+
+    /// Binds the calling thread: from here on only its beats count.
+    pub(super) fn register(self: &Arc<Slot>, link: Link) {
+        OWN.set(self.token);
+        OWN_SLOT.with_borrow_mut(|own| *own = Some(Arc::clone(self)));
+        self.tid.store(crate::sys::thread::own_tid(), Ordering::Release);
+        self.thread.get_or_init(std::thread::current);
+        self.pulse.beat_at.store(clock::coarse().0, Ordering::Release);
+        let word = if link.is_polled() { POLLED } else { TOLD };
+        if let Ok(mut place) = self.link.lock() {
+            *place = Some(link);
+        }
+        self.linked.store(word, Ordering::Release);
+    }
+
+    /// Frees the calling thread, whose work is over.
+    pub(super) fn unregister(&self) {
+        OWN.set(0);
+        // A slot that was left by a raw exit keeps this reference: a leak of one slot for each such death.
+        OWN_SLOT.with_borrow_mut(|own| *own = None);
+    }
+
+    /// Whether its thread has to be asked at each scan (also while it has not said yet how it is watched).
+    #[inline]
+    pub(super) fn is_polled(&self) -> bool {
+        self.linked.load(Ordering::Acquire) != TOLD
+    }
+
+    /// Looks at the link, unless it is just being made.
+    pub(super) fn with_link<T>(&self, look: impl FnOnce(&Link) -> T) -> Option<T> {
+        self.link.try_lock().ok()?.as_ref().map(look)
+    }
+
+    /// The thread is gone: what its link held is given back.
+    pub(super) fn unlink(&self) {
+        if let Ok(mut link) = self.link.try_lock() {
+            *link = None;
+        }
+    }
+
+    #[inline]
+    pub(super) fn beat_at(&self) -> Tick {
+        Tick(self.pulse.beat_at.load(Ordering::Relaxed))
+    }
+
+    #[inline]
+    pub(super) fn progress_at(&self) -> Option<Tick> {
+        let at = self.pulse.progress_at.load(Ordering::Acquire);
+        (at != 0).then_some(Tick(at))
+    }
+
+    pub(super) fn progress(&self) -> u64 {
+        self.pulse.progress.load(Ordering::Relaxed)
+    }
+
+    /// Whether it waits for nothing but work.
+    #[inline]
+    pub(super) fn is_plainly_busy(&self) -> bool {
+        self.pulse.doing.load(Ordering::Relaxed) == BUSY
+    }
+
+    #[inline]
+    pub(super) fn owes_nothing(&self) -> bool {
+        matches!(self.pulse.doing.load(Ordering::Relaxed), IDLE | PAUSED)
+    }
+
+    pub(super) fn doing(&self) -> Doing {
+        // The stamp is written before the word, so a fresh word is never seen with a stale stamp.
+        match self.pulse.doing.load(Ordering::Acquire) {
+            IDLE => Doing::Idle,
+            PAUSED => Doing::Paused,
+            word @ (PHASE | PHASE_EXTERNAL) => {
+                let limit = self.pulse.phase_limit.load(Ordering::Acquire);
+                let began = self.pulse.phase_began.load(Ordering::Acquire);
+                // Between two phases: the next scan sees the new one.
+                if limit == 0 || self.pulse.phase_limit.load(Ordering::Acquire) != limit {
+                    return Doing::Phase(Phase {
+                        began: clock::now(),
+                        limit: PHASE_LIMIT_MAX,
+                        external: word == PHASE_EXTERNAL,
+                    });
+                }
+                Doing::Phase(Phase {
+                    began: Tick(began),
+                    limit: Duration::from_nanos(limit),
+                    external: word == PHASE_EXTERNAL,
+                })
+            }
+            _ => Doing::Busy,
+        }
+    }
+
+    /// When the panic hook marked it, if it has not beaten since.
+    pub(super) fn dying_since(&self) -> Option<Tick> {
+        let at = Tick(self.dying_at.load(Ordering::Acquire));
+        (at != Tick(0) && at >= self.beat_at()).then_some(at)
+    }
+
+    /// The names of its phase and last checkpoint, unless it is just writing them.
+    pub(super) fn names(&self) -> (String, String) {
+        self.names.try_lock().map(|names| (names.phase.clone(), names.checkpoint.clone())).unwrap_or_default()
+    }
+
+    pub(super) fn ask_to_stop(&self) {
+        self.orders.stop.store(true, Ordering::Release);
+        self.wake();
+    }
+
+    pub(super) fn stop_asked(&self) -> bool {
+        self.orders.stop.load(Ordering::Acquire)
+    }
+
+    pub(super) fn set_pause(&self, pause: bool) {
+        self.orders.pause.store(pause, Ordering::Release);
+        self.wake();
+    }
+
+    /// Takes all rights from this life: it is replaced, and must never act under its old key.
+    pub(super) fn revoke(&self) {
+        self.orders.revoked.store(true, Ordering::Release);
+        self.ask_to_stop();
+    }
+
+    fn wake(&self) {
+        if let Some(thread) = self.thread.get() {
+            thread.unpark();
+        }
+    }
+
+    #[cold]
+    fn refuse(&self, lie: &AtomicU64) -> bool {
+        lie.fetch_add(1, Ordering::Relaxed);
+        self.lies_total.fetch_add(1, Ordering::Release);
+        false
+    }
+
+    /// Leaves the last word. Only the first one counts.
+    pub(super) fn finish(&self, finished: Finished) {
+        let (outcome, text, output) = match finished {
+            Finished::Done(output) => (Outcome::Success, String::new(), output),
+            Finished::Failed(text) => (Outcome::Error, text, Value::Null),
+            Finished::Stopped(output) => (Outcome::Stopped, String::new(), output),
+        };
+        if output != Value::Null {
+            self.output.get_or_init(|| output);
+        }
+        self.said.get_or_init(|| Said::Finished { outcome, text });
+    }
+
+    pub(super) fn panicked(&self, payload: &(dyn std::any::Any + Send)) {
+        let (text, place) = LAST_PANIC.take().unwrap_or_else(|| (panic_text(payload), "an unknown place".to_owned()));
+        let place = format!("{place}, thread {}", self.name);
+        self.said.get_or_init(|| Said::Panicked { text, place });
+    }
+}
+
+fn panic_text(payload: &(dyn std::any::Any + Send)) -> String {
+    let text = payload.downcast_ref::<&str>().copied().or_else(|| payload.downcast_ref::<String>().map(String::as_str));
+    text.unwrap_or("a panic without a text").to_owned()
+}
+
+/// Marks a panicking worker before the hook that was there writes its backtrace, which can take over 100 ms.
+pub(super) fn install_panic_hook() {
+    static ONCE: std::sync::Once = std::sync::Once::new();
+    ONCE.call_once(|| {
+        let before = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            let slot = OWN_SLOT.try_with(|own| own.try_borrow().ok()?.clone()).ok().flatten();
+            if let Some(slot) = slot {
+                let place = info.location().map(ToString::to_string).unwrap_or_default();
+                // Never earlier than the last beat, which has the coarse clock's stamp.
+                slot.dying_at.store(clock::now().0, Ordering::Release);
+                LAST_PANIC.set(Some((panic_text(info.payload()), place)));
+            }
+            before(info);
+        }));
+    });
+}
+
+/// A worker's handle on its own life. Others may hold a clone and read from it; only the registered thread can beat.
+#[derive(Debug, Clone)]
+pub struct Heart {
+    pub(super) slot: Arc<Slot>,
+}
+
+impl Heart {
+    /// "I am at work." A few nanoseconds: it may stand in the innermost loop. Whether it counted.
+    #[inline]
+    pub fn beat(&self) -> bool {
+        if OWN.get() != self.slot.token {
+            return self.slot.refuse(&self.slot.lies.wrong_thread);
+        }
+        let pulse = &self.slot.pulse;
+        pulse.beat_at.store(clock::coarse().0, Ordering::Relaxed);
+        pulse.beats.store(pulse.beats.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+        if pulse.doing.load(Ordering::Relaxed) == IDLE {
+            pulse.doing.store(BUSY, Ordering::Release);
+        }
+        true
+    }
+
+    /// "So much is done": a count that never runs backwards. The first call declares that this task makes progress,
+    /// and from then on a busy CPU without it is a livelock. Whether it counted: not from another thread, not
+    /// backwards, and not from a life that was replaced.
+    pub fn progress(&self, done: u64) -> bool {
+        if OWN.get() != self.slot.token {
+            return self.slot.refuse(&self.slot.lies.wrong_thread);
+        }
+        if self.slot.orders.revoked.load(Ordering::Acquire) {
+            return false;
+        }
+        let pulse = &self.slot.pulse;
+        let before = pulse.progress.load(Ordering::Relaxed);
+        if done < before {
+            return self.slot.refuse(&self.slot.lies.backwards);
+        }
+        if done > before || pulse.progress_at.load(Ordering::Relaxed) == 0 {
+            pulse.progress.store(done, Ordering::Relaxed);
+            pulse.progress_at.store(clock::coarse().0.max(1), Ordering::Release);
+        }
+        true
+    }
+
+    /// "I now do this one thing, for at most `limit`": until it is over ([`Heart::phase_over`], or another phase), no
+    /// beats are due but its end. Limits above 24 h are cut and noted.
+    pub fn phase(&self, name: &str, limit: Duration) -> bool {
+        self.enter(name, limit, PHASE)
+    }
+
+    /// As [`Heart::phase`], for work that something outside does while this thread waits: an accelerator, a vendor's
+    /// library.
+    pub fn external_phase(&self, name: &str, limit: Duration) -> bool {
+        self.enter(name, limit, PHASE_EXTERNAL)
+    }
+
+    fn enter(&self, name: &str, limit: Duration, word: u8) -> bool {
+        if OWN.get() != self.slot.token {
+            return self.slot.refuse(&self.slot.lies.wrong_thread);
+        }
+        if limit > PHASE_LIMIT_MAX {
+            self.slot.refuse(&self.slot.lies.limit_cut);
+        }
+        let limit = u64::try_from(limit.min(PHASE_LIMIT_MAX).as_nanos()).unwrap_or(u64::MAX).max(1);
+        if let Ok(mut names) = self.slot.names.lock() {
+            names.phase = short(name);
+        }
+        let pulse = &self.slot.pulse;
+        let now = clock::coarse().0;
+        pulse.phase_limit.store(0, Ordering::Release);
+        pulse.phase_began.store(now, Ordering::Release);
+        pulse.phase_limit.store(limit, Ordering::Release);
+        pulse.beat_at.store(now, Ordering::Relaxed);
+        pulse.doing.store(word, Ordering::Release);
+        true
+    }
+
+    /// The phase is over; beats are due again.
+    pub fn phase_over(&self) -> bool {
+        self.become_busy()
+    }
+
+    /// "I wait for work": nothing is due until the next beat.
+    pub fn idle(&self) -> bool {
+        if OWN.get() != self.slot.token {
+            return self.slot.refuse(&self.slot.lies.wrong_thread);
+        }
+        self.slot.pulse.beat_at.store(clock::coarse().0, Ordering::Relaxed);
+        self.slot.pulse.doing.store(IDLE, Ordering::Release);
+        true
+    }
+
+    fn become_busy(&self) -> bool {
+        if OWN.get() != self.slot.token {
+            return self.slot.refuse(&self.slot.lies.wrong_thread);
+        }
+        self.slot.pulse.beat_at.store(clock::coarse().0, Ordering::Relaxed);
+        self.slot.pulse.doing.store(BUSY, Ordering::Release);
+        true
+    }
+
+    /// "I pass here." Where the task declared an order of checkpoints, one out of order is refused and noted. A beat
+    /// as well.
+    pub fn checkpoint(&self, name: &str) -> bool {
+        if !self.beat() {
+            return false;
+        }
+        if let Ok(mut names) = self.slot.names.lock() {
+            names.checkpoint = short(name);
+        }
+        let declared = &self.slot.checkpoints;
+        if declared.is_empty() {
+            return true;
+        }
+        let due = self.slot.next_checkpoint.load(Ordering::Relaxed) as usize % declared.len();
+        // After one out of order, the order goes on from where it stands.
+        let found = declared.iter().position(|declared| *declared == name);
+        let next = u32::try_from(found.map_or(due, |at| at + 1)).unwrap_or(0);
+        self.slot.next_checkpoint.store(next, Ordering::Relaxed);
+        if found == Some(due) { true } else { self.slot.refuse(&self.slot.lies.out_of_order) }
+    }
+
+    /// Whether it is time to end. Once true, true for ever.
+    #[must_use]
+    pub fn should_stop(&self) -> bool {
+        self.slot.orders.stop.load(Ordering::Acquire)
+    }
+
+    /// Whether this life may still act on the world: not once it was replaced. Ask right before each action.
+    #[must_use]
+    pub fn may_act(&self) -> bool {
+        !self.slot.orders.revoked.load(Ordering::Acquire)
+    }
+
+    /// Waits while a person has it paused, and says whether it still is: `while heart.paused() {}`. At once false
+    /// when it is not paused or shall stop; one call waits a second at most.
+    pub fn paused(&self) -> bool {
+        let waits = || self.slot.orders.pause.load(Ordering::Acquire) && !self.should_stop();
+        if !waits() || OWN.get() != self.slot.token {
+            return false;
+        }
+        self.slot.pulse.doing.store(PAUSED, Ordering::Release);
+        let until = Instant::now() + PAUSE_WAIT;
+        while waits() {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return true;
+            }
+            std::thread::park_timeout(left);
+        }
+        self.become_busy();
+        false
+    }
+
+    /// Waits between two rounds of work, beating meanwhile. Ends early, with false, when it shall stop; ends early,
+    /// with true, when a person pauses it.
+    pub fn rest(&self, wait: Duration) -> bool {
+        let until = Instant::now() + wait;
+        loop {
+            self.beat();
+            if self.should_stop() {
+                return false;
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() || self.slot.orders.pause.load(Ordering::Acquire) {
+                return true;
+            }
+            std::thread::park_timeout(left.min(self.slot.tau / 4));
+        }
+    }
+
+    /// Whose life it is.
+    #[must_use]
+    pub fn key(&self) -> Option<WorkerKey> {
+        self.slot.key.get().copied()
+    }
+
+    /// How many beats have counted.
+    #[must_use]
+    pub fn beats(&self) -> u64 {
+        self.slot.pulse.beats.load(Ordering::Relaxed)
+    }
+}
+
+fn short(name: &str) -> String {
+    let mut end = name.len().min(NAME_MAX);
+    while !name.is_char_boundary(end) {
+        end -= 1;
+    }
+    name[..end].to_owned()
+}

@@ -1,0 +1,91 @@
+//! The hard channel in tiers: how we learn that a thread is gone, whatever it did to leave.
+//!
+//! Not used, because each said "alive" of a reused number (measured): `tgkill(0)`, the thread's CPU clock, opening its
+//! `/proc` path again, `JoinHandle::is_finished`.
+
+use std::fs::File;
+use std::io::Read;
+use std::os::fd::OwnedFd;
+
+use crate::sys::{pidfd, thread};
+
+/// A way to learn of a death.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tier {
+    /// `pidfd_open(PIDFD_THREAD)` and epoll: deaths are events. Linux 6.9 and later.
+    Pidfd,
+    /// `pthread_tryjoin_np` at each scan. Every Linux.
+    Tryjoin,
+    /// The stat file of the thread, kept open: reading it says ESRCH once it is gone. Microseconds a thread.
+    Proc,
+}
+
+impl Tier {
+    /// All of them, best first.
+    pub const ALL: [Tier; 3] = [Tier::Pidfd, Tier::Tryjoin, Tier::Proc];
+
+    /// As `[liveness] tier` and `doctor` write it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Tier::Pidfd => "pidfd",
+            Tier::Tryjoin => "tryjoin",
+            Tier::Proc => "proc",
+        }
+    }
+
+    /// The tier with that name.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Tier> {
+        Tier::ALL.into_iter().find(|tier| tier.name() == name)
+    }
+
+    /// The best one that this kernel has.
+    #[must_use]
+    pub fn probe() -> Tier {
+        if pidfd::has_threads() { Tier::Pidfd } else { Tier::Tryjoin }
+    }
+}
+
+/// One thread's end of it, made by the thread itself at its start: nobody else can know its number for sure.
+#[derive(Debug)]
+pub(super) enum Link {
+    Pidfd(OwnedFd),
+    Tryjoin,
+    Proc(File),
+}
+
+impl Link {
+    /// For the calling thread. What cannot be had (EMFILE) falls back to `tryjoin`, which needs nothing.
+    pub(super) fn of_this_thread(tier: Tier) -> Link {
+        match tier {
+            Tier::Pidfd => pidfd::open_thread(thread::own_tid()).map_or(Link::Tryjoin, Link::Pidfd),
+            Tier::Tryjoin => Link::Tryjoin,
+            Tier::Proc => {
+                File::open(format!("/proc/self/task/{}/stat", thread::own_tid())).map_or(Link::Tryjoin, Link::Proc)
+            }
+        }
+    }
+
+    /// Whether its deaths have to be asked for.
+    pub(super) fn is_polled(&self) -> bool {
+        match self {
+            Link::Pidfd(_) => false,
+            Link::Tryjoin | Link::Proc(_) => true,
+        }
+    }
+
+    /// Asks. `Tryjoin` cannot answer by itself: the caller joins.
+    pub(super) fn says_gone(&self) -> Option<bool> {
+        match self {
+            Link::Pidfd(fd) => Some(pidfd::is_gone(fd)),
+            Link::Tryjoin => None,
+            Link::Proc(file) => {
+                use std::io::Seek;
+                let mut file = file;
+                let mut first = [0];
+                Some(file.rewind().and_then(|()| file.read(&mut first)).is_err())
+            }
+        }
+    }
+}
