@@ -1,0 +1,3 @@
+//! One integration binary, modules inside.
+
+mod mcp;
