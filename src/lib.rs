@@ -1,7 +1,9 @@
 //! The map.
 #![deny(unsafe_code)]
 
+pub mod agents;
 pub mod config;
 pub mod engine;
 pub mod sys;
 pub mod plant;
+pub mod mcp;

@@ -48,3 +48,6 @@ fn no_file_of_this_folder_is_forgotten() {
 //! The integration tests: one binary, a module for each subject.
 
 mod supervision;
+//! One integration binary, modules inside.
+
+mod mcp;
