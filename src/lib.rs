@@ -4,3 +4,4 @@
 pub mod config;
 pub mod sys;
 pub mod plant;
+pub mod tool;
