@@ -7,3 +7,4 @@ pub mod engine;
 pub mod sys;
 pub mod plant;
 pub mod mcp;
+pub mod tool;
