@@ -7,4 +7,6 @@ pub mod engine;
 pub mod sys;
 pub mod plant;
 pub mod mcp;
+pub mod plant;
+pub mod sys;
 pub mod tool;

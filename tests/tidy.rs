@@ -45,7 +45,8 @@ const MODULES: &[(&str, &[&str], &[&str])] = &[
     ("export", &["record"], &["tokio", "serde"]),
     // Around them. `cli` has the offline verbs, which act without a daemon; `doctor` asks `sys` about this machine.
     ("config", &[], &["toml", "serde"]),
-    ("plant", &[], &["tokio", "tokio_modbus", "toml", "serde"]),
+    // The plant file is written in the tables of the configuration, and its mistakes are said in the same words.
+    ("plant", &["config"], &["tokio", "tokio_modbus", "toml", "serde"]),
     ("bench", &["engine", "store", "infer", "sys", "record"], &["tokio"]),
     (
         "cli",

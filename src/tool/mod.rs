@@ -11,6 +11,8 @@ use serde_json::Value;
 pub mod files;
 pub mod http;
 pub mod shell;
+pub mod device;
+pub mod modbus;
 
 /// What a caller is told about a tool, in English and in simplified Chinese.
 #[derive(Debug, Clone, Copy)]

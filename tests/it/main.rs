@@ -10,6 +10,7 @@ use std::io::Write as _;
 use std::path::PathBuf;
 
 mod tools;
+mod plant;
 mod unit_file;
 
 /// Says that a test did not run, and why; the list is printed at the end of `cargo xtask test`.
