@@ -2,6 +2,7 @@
 #![deny(unsafe_code)]
 
 pub mod agents;
+pub mod cli;
 pub mod config;
 pub mod engine;
 pub mod sys;

@@ -1,0 +1,3 @@
+//! Verbs of the command line: arguments in, text or JSON Lines out.
+
+pub mod match_verb;
