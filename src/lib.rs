@@ -3,6 +3,7 @@
 
 pub mod agents;
 pub mod cli;
+pub mod bench;
 pub mod config;
 pub mod engine;
 pub mod sys;

@@ -1,0 +1,3 @@
+//! The figures of `interlock bench`, each measured on the real thing in this process.
+
+pub mod liveness;
