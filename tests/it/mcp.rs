@@ -654,6 +654,21 @@ async fn serve_for_clients() {
     }
     let world = world(Settings::default()).await;
     println!("MCP_URL={}", world.url());
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("mcp.sock");
+    let listener = tokio::net::UnixListener::bind(&path).expect("a socket");
+    println!("MCP_SOCKET={}", path.display());
+    let core = Core::new(world.engine.clone(), Settings::default());
+    let accept = async {
+        loop {
+            let (socket, _) = listener.accept().await.expect("a connection");
+            let (reader, writer) = socket.into_split();
+            tokio::spawn(stdio::serve(reader, writer, std::sync::Arc::clone(&core)));
+        }
+    };
     let until = tokio::task::spawn_blocking(|| std::io::copy(&mut std::io::stdin(), &mut std::io::sink()));
-    until.await.expect("a reader").expect("an input that ends");
+    tokio::select! {
+        () = accept => {}
+        ended = until => drop(ended.expect("a reader").expect("an input that ends")),
+    }
 }
