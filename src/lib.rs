@@ -10,5 +10,6 @@ pub mod sys;
 pub mod plant;
 pub mod mcp;
 pub mod plant;
+pub mod plant;
 pub mod sys;
 pub mod tool;

@@ -188,9 +188,6 @@ fn lengths(tree: &Tree) -> Vec<String> {
         let lines = lines_of_code(text);
         if lines > LINES_MAX {
             wrong.push(format!("{file}: {lines} lines of code; look for the second subject in it"));
-        } else if lines > LINES_REPORTED {
-            // Past the test runner's capture: a report that nobody sees is none.
-            drop(writeln!(std::io::stderr(), "note: {file} has {lines} lines of code; the aim is {LINES_REPORTED}"));
         }
     }
     wrong
@@ -332,13 +329,15 @@ fn paths(text: &str, module: &[String]) -> Vec<Named> {
             "mod" if word(at + 2) == "{" => inside.push((depth, word(at + 1).to_owned())),
             "{" => depth += 1,
             "}" => {
+                assert!(depth > 0, "{module:?}:{}: a brace closes what was not opened", tokens[at].0);
                 depth -= 1;
                 inside.retain(|(began, _)| *began < depth);
             }
             _ => {}
         }
         let here: Vec<String> = module.iter().cloned().chain(inside.iter().map(|(_, name)| name.clone())).collect();
-        if word(at) == "use" {
+        // `impl X + use<'a>` imports nothing.
+        if word(at) == "use" && word(at + 1) != "<" {
             let end = (at..tokens.len()).find(|i| word(*i) == ";").unwrap_or(tokens.len());
             for (line, path) in use_tree(&tokens[at + 1..end], &[]) {
                 found.extend(resolved(line, path, &here));
@@ -431,7 +430,10 @@ fn blanked(text: &str) -> String {
     let (mut out, mut at) = (String::with_capacity(text.len()), 0);
     let starts = |at: usize, what: &str| what.chars().enumerate().all(|(i, c)| chars.get(at + i) == Some(&c));
     while at < chars.len() {
-        let after_name = at > 0 && (chars[at - 1].is_alphanumeric() || chars[at - 1] == '_');
+        // `br"…"` is a raw string too, and `for"…"` is not.
+        let prefixed = at > 0 && matches!(chars[at - 1], 'b' | 'c');
+        let before = at.checked_sub(1 + usize::from(prefixed)).map(|i| chars[i]);
+        let after_name = before.is_some_and(|c| c.is_alphanumeric() || c == '_');
         let hashes = (at + 1..chars.len()).take_while(|i| chars[*i] == '#').count();
         let end = if starts(at, "//") {
             (at..chars.len()).find(|i| chars[*i] == '\n').unwrap_or(chars.len())
@@ -528,13 +530,14 @@ fn holds(check: fn(&Tree) -> Vec<String>) {
     assert!(wrong.is_empty(), "\n{}\n", wrong.join("\n"));
 }
 
-/// Puts one file into the tree as it is and expects the check to say exactly this about it.
+/// Makes a tree of our manifests and one file, and expects the check to say exactly this about it.
 fn finds(check: fn(&Tree) -> Vec<String>, file: &str, text: &str, expected: &[&str]) {
-    let mut tree = the_tree();
-    let before: BTreeSet<String> = check(&tree).into_iter().collect();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let manifests = ["Cargo.toml", "src/domain/Cargo.toml"];
+    let manifest = |name: &str| (name.to_owned(), std::fs::read_to_string(root.join(name)).expect("a manifest"));
+    let mut tree: Tree = manifests.map(manifest).into();
     tree.insert(file.to_owned(), text.to_owned());
-    let after: Vec<String> = check(&tree).into_iter().filter(|line| !before.contains(line)).collect();
-    assert_eq!(after, expected, "for {text:?}");
+    assert_eq!(check(&tree), expected, "for {text:?}");
 }
 
 #[test]
@@ -569,6 +572,7 @@ fn what_the_table_allows_and_what_is_no_path_is_not_found() {
     check("src/agents/odd.rs", "use crate::engine::handle::Handle;");
     check("src/store/odd.rs", "// crate::tool::files\n/* crate::tool */ const A: &str = \"crate::tool\";");
     check("src/store/odd.rs", "const A: &str = r#\"\" crate::tool::files\"#; const B: char = '\"'; fn f<'a>() {}");
+    check("src/store/odd.rs", "const A: &[u8] = br#\"}\"}\"#; const B: &[u8] = b\"}\\\"}\"; const C: u8 = b'}';");
     check("src/store/odd.rs", "mod tests { use super::*; use super::super::writer; }");
 }
 
@@ -605,6 +609,13 @@ fn files_and_folders_have_names_with_a_subject() {
 #[test]
 fn files_stay_short_enough_to_have_one_subject() {
     holds(lengths);
+    for (file, text) in the_tree().iter().filter(|(file, _)| file.starts_with("src/") && file.ends_with(".rs")) {
+        let lines = lines_of_code(text);
+        if lines > LINES_REPORTED {
+            // Past the test runner's capture: a report that nobody sees is none.
+            drop(writeln!(std::io::stderr(), "note: {file} has {lines} lines of code; the aim is {LINES_REPORTED}"));
+        }
+    }
     let long = "fn f() {}\n".repeat(LINES_MAX + 1);
     let expected = "src/tool/long.rs: 701 lines of code; look for the second subject in it";
     finds(lengths, "src/tool/long.rs", &long, &[expected]);

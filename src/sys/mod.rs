@@ -5,6 +5,7 @@
 #![expect(unsafe_code, reason = "the room for it; each block says why it holds")]
 
 pub mod clock;
+pub mod entry;
 pub mod family;
 pub mod machine;
 pub mod notify;

@@ -5,7 +5,7 @@
 //! nothing opens. What is no regular file is never opened for reading, because opening alone can act (a watchdog
 //! device starts its countdown, a FIFO waits for ever).
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -33,34 +33,13 @@ pub enum NotOpened {
         kind: &'static str,
     },
     /// What the kernel said.
-    #[error("{}: {}", path.display(), errno.desc())]
+    #[error("{}: {error}", path.display())]
     Refused {
         /// The path.
         path: PathBuf,
-        /// Its number.
-        errno: Errno,
+        /// The fact.
+        error: io::Error,
     },
-}
-
-/// A directory, held open, and the name of an entry in it: the entry can be looked at, made and replaced without
-/// walking the path again.
-#[derive(Debug)]
-pub struct Entry {
-    /// The directory.
-    pub directory: OwnedFd,
-    /// The last component of the path.
-    pub name: OsString,
-}
-
-/// Opens the directory that `path` lies in.
-///
-/// # Errors
-/// See [`NotOpened`].
-pub fn entry(path: &Path) -> Result<Entry, NotOpened> {
-    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
-        return Err(NotOpened::NotCanonical(path.to_owned()));
-    };
-    Ok(Entry { directory: directory(parent)?, name: name.to_owned() })
 }
 
 /// Opens a directory.
@@ -77,7 +56,7 @@ pub fn directory(path: &Path) -> Result<OwnedFd, NotOpened> {
 /// See [`NotOpened`].
 pub fn regular_file(path: &Path) -> Result<File, NotOpened> {
     let place = through_no_link(path, OFlag::O_PATH)?;
-    let refused = |errno| NotOpened::Refused { path: path.to_owned(), errno };
+    let refused = |errno: Errno| NotOpened::Refused { path: path.to_owned(), error: errno.into() };
     let kind = kind(fstat(place.as_fd()).map_err(refused)?.st_mode);
     if kind != Kind::File {
         return Err(NotOpened::NotAFile { path: path.to_owned(), kind: kind.with_article() });
@@ -186,17 +165,11 @@ fn check_canonical(path: &Path) -> Result<(), NotOpened> {
     }
 }
 
-fn not_opened(path: &Path, errno: Errno) -> NotOpened {
+pub(super) fn not_opened(path: &Path, errno: Errno) -> NotOpened {
     if errno == Errno::ELOOP {
         NotOpened::Link(path.to_owned())
     } else {
-        NotOpened::Refused { path: path.to_owned(), errno }
-    }
-}
-
-impl From<NotOpened> for io::Error {
-    fn from(why: NotOpened) -> io::Error {
-        io::Error::other(why)
+        NotOpened::Refused { path: path.to_owned(), error: errno.into() }
     }
 }
 
@@ -224,7 +197,7 @@ mod tests {
             Err(NotOpened::NotCanonical(_)) => "not canonical".to_owned(),
             Err(NotOpened::Link(_)) => "link".to_owned(),
             Err(NotOpened::NotAFile { kind, .. }) => kind.to_owned(),
-            Err(NotOpened::Refused { errno, .. }) => format!("{errno:?}"),
+            Err(NotOpened::Refused { error, .. }) => format!("{:?}", error.kind()),
         }
     }
 
@@ -240,8 +213,8 @@ mod tests {
         check("real/../real/file", "not canonical");
         check("real/./file", "not canonical");
         check("real//file", "not canonical");
-        check("none", "ENOENT");
-        check("real/file/below", "ENOTDIR");
+        check("none", "NotFound");
+        check("real/file/below", "NotADirectory");
         assert_eq!(said(regular_file(Path::new("/dev/null"))), "a device, a socket or a FIFO");
         assert_eq!(said(regular_file(Path::new("real/file"))), "not canonical");
         assert_eq!(said(regular_file(Path::new("/proc/self/root/etc/hostname"))), "link");

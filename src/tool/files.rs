@@ -5,33 +5,25 @@
 //! the old one and takes its name, or it is appended in one piece.
 
 use std::fs::File;
-use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::fd::AsFd;
-use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
+use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use interlock_domain::effect::report::{Loss, Report};
-use nix::errno::Errno;
-use nix::fcntl::{AtFlags, OFlag, RenameFlags, openat, renameat, renameat2};
-use nix::sys::stat::{FileStat, Mode, fstatat};
-use nix::unistd::{UnlinkatFlags, linkat, unlinkat};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use super::{About, bad_input, failed};
-use crate::sys::open::{self, Entry, Kind, NotOpened};
+use crate::sys::entry::{Entry, There};
+use crate::sys::open::{self, Kind, NotOpened};
 
 /// What a read gives when no limit is named: a screen or ten, and little of a model's budget.
 const READ_BYTES_DEFAULT: u64 = 64 * 1024;
 
 /// New files are readable by all, less what the daemon's umask takes away.
 const NEW_FILE_MODE: u32 = 0o644;
-
-/// Names for the file beside are tried so often: more are only taken when somebody makes them on purpose.
-const NAMES_MAX: u32 = 16;
 
 /// Bounds of both tools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -210,7 +202,7 @@ impl ReadFile {
         match self.bytes() {
             Ok((size, bytes)) => Report::Done(self.output(size, &bytes)),
             Err(NotRead::NotOpened(why)) => not_opened(&why),
-            Err(NotRead::Broke(error)) => failed("io_error", format!("{}: {error}", self.path.display())),
+            Err(NotRead::Broke(error)) => refused(&self.path, error),
         }
     }
 
@@ -310,77 +302,75 @@ impl WriteFile {
     }
 
     fn run(&self) -> Report {
-        let entry = match open::entry(&self.path) {
+        let entry = match Entry::of(&self.path) {
             Ok(entry) => entry,
             Err(why) => return not_opened(&why),
         };
-        let there = match fstatat(entry.directory.as_fd(), entry.name.as_os_str(), AtFlags::AT_SYMLINK_NOFOLLOW) {
-            Ok(stat) => Some(stat),
-            Err(Errno::ENOENT) => None,
-            Err(errno) => return self.refused(errno),
-        };
-        match (there, self.how) {
-            (None, How::Create | How::Overwrite | How::Append) => self.put_beside(&entry, None),
-            (Some(_), How::Create) => self.exists(),
-            (Some(stat), How::Overwrite | How::Append) => match (open::kind(stat.st_mode), self.how) {
+        match (entry.look(), self.how) {
+            (Err(error), _) => refused(&self.path, error),
+            (Ok(None), How::Create | How::Overwrite | How::Append) => self.create(&entry),
+            (Ok(Some(_)), How::Create) => self.exists(),
+            (Ok(Some(old)), How::Overwrite | How::Append) => match (old.kind, self.how) {
                 (Kind::File, How::Append) => self.append(&entry),
-                (Kind::File, How::Create | How::Overwrite) => self.put_beside(&entry, Some(&stat)),
+                (Kind::File, How::Create | How::Overwrite) => self.replace(&entry, old),
                 (Kind::Link, _) => not_opened(&NotOpened::Link(self.path.clone())),
-                (kind @ (Kind::Directory | Kind::Other), _) => {
-                    not_opened(&NotOpened::NotAFile { path: self.path.clone(), kind: kind.with_article() })
-                }
+                (kind @ (Kind::Directory | Kind::Other), _) => self.no_file(kind),
             },
         }
     }
 
-    /// Writes a new file in the same directory and gives it the name.
-    fn put_beside(&self, entry: &Entry, old: Option<&FileStat>) -> Report {
-        let beside = match Beside::make(entry, old) {
-            Ok(beside) => beside,
-            Err(errno) => return self.refused(errno),
-        };
-        if let Err(error) = beside.fill(&self.content, old) {
-            return self.broke(&error);
+    fn create(&self, entry: &Entry) -> Report {
+        let created = entry.beside(NEW_FILE_MODE).and_then(|beside| {
+            beside.file().write_all(&self.content)?;
+            beside.file().sync_all()?;
+            beside.take_free_name()
+        });
+        match created {
+            // From here on the file is there for everyone, whatever the directory says.
+            Ok(()) => self.done(self.content.len() as u64, true, entry.sync()),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => self.exists(),
+            Err(error) => refused(&self.path, error),
         }
-        let replaced = match old {
-            // A rename replaces the name itself: a link that was put there now is replaced, not followed.
-            Some(_) => renameat(entry.directory.as_fd(), beside.name.as_str(), entry.directory.as_fd(), &*entry.name),
-            None => beside.take_free_name(),
-        };
-        match replaced {
-            Ok(()) => beside.keep(),
-            Err(Errno::EEXIST) => return self.exists(),
-            Err(errno) => return self.refused(errno),
-        }
-        // From here on the new content is what everyone reads, whatever the directory says.
-        let durable = nix::unistd::fsync(entry.directory.as_fd()).is_ok();
-        self.done(self.content.len() as u64, old.is_none(), durable)
     }
 
-    /// Adds to the end of a file that is there, in one write.
+    fn replace(&self, entry: &Entry, old: There) -> Report {
+        // What replaces a file that others may not read is not readable by them at any moment.
+        let replaced = entry.beside(0o600).and_then(|beside| {
+            let mut file = beside.file();
+            file.write_all(&self.content)?;
+            let now = file.metadata()?;
+            if (now.uid(), now.gid()) != (old.owner, old.group) {
+                fchown(file, Some(old.owner), Some(old.group))?;
+            }
+            file.set_permissions(PermissionsExt::from_mode(old.permissions))?;
+            file.sync_all()?;
+            beside.replace()
+        });
+        match replaced {
+            Ok(()) => self.done(self.content.len() as u64, false, entry.sync()),
+            Err(error) => refused(&self.path, error),
+        }
+    }
+
+    /// Adds to the end of a file that is there, in one piece.
     fn append(&self, entry: &Entry) -> Report {
-        let flags = OFlag::O_WRONLY | OFlag::O_APPEND | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK;
-        let file = match openat(entry.directory.as_fd(), &*entry.name, flags, Mode::empty()) {
-            Ok(file) => File::from(file),
-            Err(Errno::ELOOP) => return not_opened(&NotOpened::Link(self.path.clone())),
-            Err(errno) => return self.refused(errno),
+        let file = match entry.open_to_append() {
+            Ok(file) => file,
+            Err(why) => return not_opened(&why),
         };
         let before = match file.metadata() {
             Ok(metadata) if metadata.is_file() => metadata.len(),
-            Ok(_) => {
-                let kind = Kind::Other.with_article();
-                return not_opened(&NotOpened::NotAFile { path: self.path.clone(), kind });
-            }
-            Err(error) => return self.broke(&error),
+            Ok(_) => return self.no_file(Kind::Other),
+            Err(error) => return refused(&self.path, error),
         };
         let mut written = 0;
         while written < self.content.len() {
             match (&file).write(&self.content[written..]) {
                 Ok(count) if count > 0 => written += count,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 stuck => {
-                    let error = stuck.err().unwrap_or_else(|| io::Error::from(io::ErrorKind::WriteZero));
-                    return self.take_back(&file, before, written as u64, &error);
+                    let error = stuck.err().unwrap_or_else(|| io::Error::from(ErrorKind::WriteZero));
+                    return self.take_back(&file, before, written as u64, error);
                 }
             }
         }
@@ -390,11 +380,11 @@ impl WriteFile {
     }
 
     /// A part was appended and the rest does not fit. The part is cut off again, but only if nobody appended after it.
-    fn take_back(&self, file: &File, before: u64, written: u64, error: &io::Error) -> Report {
+    fn take_back(&self, file: &File, before: u64, written: u64, error: io::Error) -> Report {
         let mut at = file;
         let alone = at.seek(SeekFrom::End(0)).is_ok_and(|end| end == before + written);
         if written == 0 || (alone && file.set_len(before).is_ok()) {
-            self.broke(error)
+            refused(&self.path, error)
         } else {
             Report::Lost(Loss::Stopped)
         }
@@ -411,84 +401,13 @@ impl WriteFile {
         failed("exists", format!("{} is there already, and mode is create", self.path.display()))
     }
 
-    fn refused(&self, errno: Errno) -> Report {
-        not_opened(&NotOpened::Refused { path: self.path.clone(), errno })
-    }
-
-    fn broke(&self, error: &io::Error) -> Report {
-        match error.raw_os_error() {
-            Some(number) => self.refused(Errno::from_raw(number)),
-            None => failed("io_error", format!("{}: {error}", self.path.display())),
-        }
+    fn no_file(&self, kind: Kind) -> Report {
+        not_opened(&NotOpened::NotAFile { path: self.path.clone(), kind: kind.with_article() })
     }
 }
 
-/// The new file, under a name of its own until it takes the real one. Removed when it is not kept.
-struct Beside<'e> {
-    entry: &'e Entry,
-    name: String,
-    file: File,
-    kept: std::cell::Cell<bool>,
-}
-
-impl Beside<'_> {
-    fn make<'e>(entry: &'e Entry, old: Option<&FileStat>) -> Result<Beside<'e>, Errno> {
-        static COUNT: AtomicU64 = AtomicU64::new(0);
-        // What replaces a file that others may not read is not readable by them at any moment.
-        let mode = Mode::from_bits_truncate(if old.is_some() { 0o600 } else { NEW_FILE_MODE });
-        let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
-        for _ in 0..NAMES_MAX {
-            let name = format!(".interlock-{}-{}.tmp", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
-            match openat(entry.directory.as_fd(), name.as_str(), flags, mode) {
-                Ok(file) => return Ok(Beside { entry, name, file: File::from(file), kept: false.into() }),
-                Err(Errno::EEXIST) => {}
-                Err(errno) => return Err(errno),
-            }
-        }
-        Err(Errno::EEXIST)
-    }
-
-    fn fill(&self, content: &[u8], old: Option<&FileStat>) -> io::Result<()> {
-        (&self.file).write_all(content)?;
-        if let Some(old) = old {
-            let now = self.file.metadata()?;
-            if (now.uid(), now.gid()) != (old.st_uid, old.st_gid) {
-                std::os::unix::fs::fchown(&self.file, Some(old.st_uid), Some(old.st_gid))?;
-            }
-            // Not the bits that would lend an identity: a plain write takes them away too.
-            self.file.set_permissions(PermissionsExt::from_mode(old.st_mode & 0o777))?;
-        }
-        self.file.sync_all()
-    }
-
-    /// Takes the real name if nobody else has taken it meanwhile.
-    fn take_free_name(&self) -> Result<(), Errno> {
-        let (directory, name) = (self.entry.directory.as_fd(), &*self.entry.name);
-        match renameat2(directory, self.name.as_str(), directory, name, RenameFlags::RENAME_NOREPLACE) {
-            // A file system that cannot do that in one step.
-            Err(Errno::EINVAL | Errno::ENOSYS) => {
-                linkat(directory, self.name.as_str(), directory, name, AtFlags::empty())?;
-                // The second name goes away with the drop.
-                Ok(())
-            }
-            renamed => renamed,
-        }
-    }
-
-    /// The file has its name.
-    fn keep(&self) {
-        self.kept.set(true);
-    }
-}
-
-impl Drop for Beside<'_> {
-    fn drop(&mut self) {
-        // After a rename there is nothing under this name; after a link, or a failure, it is only litter.
-        let gone = unlinkat(self.entry.directory.as_fd(), self.name.as_str(), UnlinkatFlags::NoRemoveDir);
-        if let (Err(errno), false) = (gone, self.kept.get()) {
-            tracing::warn!(name = self.name, %errno, "a temporary file of write_file is left behind");
-        }
-    }
+fn refused(path: &Path, error: io::Error) -> Report {
+    not_opened(&NotOpened::Refused { path: path.to_owned(), error })
 }
 
 fn not_opened(why: &NotOpened) -> Report {
@@ -496,34 +415,28 @@ fn not_opened(why: &NotOpened) -> Report {
         NotOpened::NotCanonical(_) => "not_canonical",
         NotOpened::Link(_) => "path_changed",
         NotOpened::NotAFile { .. } => "not_a_file",
-        NotOpened::Refused { errno, .. } => code(*errno),
+        NotOpened::Refused { error, .. } => code(error.kind()),
     };
     failed(code, why.to_string())
 }
 
-fn code(errno: Errno) -> &'static str {
-    const CODES: &[(Errno, &str)] = &[
-        (Errno::ENOENT, "no_such_file"),
-        (Errno::ENOTDIR, "no_such_file"),
-        (Errno::EACCES, "permission_denied"),
-        (Errno::EPERM, "permission_denied"),
-        (Errno::EROFS, "read_only"),
-        (Errno::ENOSPC, "disk_full"),
-        (Errno::EDQUOT, "disk_full"),
-        (Errno::EFBIG, "too_large"),
-        (Errno::EISDIR, "not_a_file"),
-        (Errno::ENXIO, "not_a_file"),
-        (Errno::ENAMETOOLONG, "name_too_long"),
-        (Errno::EEXIST, "exists"),
+fn code(kind: ErrorKind) -> &'static str {
+    const CODES: &[(ErrorKind, &str)] = &[
+        (ErrorKind::NotFound, "no_such_file"),
+        (ErrorKind::NotADirectory, "no_such_file"),
+        (ErrorKind::PermissionDenied, "permission_denied"),
+        (ErrorKind::ReadOnlyFilesystem, "read_only"),
+        (ErrorKind::StorageFull, "disk_full"),
+        (ErrorKind::QuotaExceeded, "disk_full"),
+        (ErrorKind::FileTooLarge, "too_large"),
+        (ErrorKind::IsADirectory, "not_a_file"),
+        (ErrorKind::InvalidFilename, "name_too_long"),
+        (ErrorKind::AlreadyExists, "exists"),
     ];
-    CODES.iter().find(|(known, _)| *known == errno).map_or("io_error", |(_, code)| code)
+    CODES.iter().find(|(known, _)| *known == kind).map_or("io_error", |(_, code)| code)
 }
 
-pub(super) fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write as _;
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        // Writing to a String cannot go wrong.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
+fn hex(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]).map(|half| char::from(DIGITS[usize::from(half)])).collect()
 }
