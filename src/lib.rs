@@ -2,14 +2,11 @@
 #![deny(unsafe_code)]
 
 pub mod agents;
-pub mod cli;
 pub mod bench;
+pub mod cli;
 pub mod config;
 pub mod engine;
-pub mod sys;
-pub mod plant;
 pub mod mcp;
-pub mod plant;
 pub mod plant;
 pub mod sys;
 pub mod tool;

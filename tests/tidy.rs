@@ -45,7 +45,7 @@ const MODULES: &[(&str, &[&str], &[&str])] = &[
     ("export", &["record"], &["tokio", "serde"]),
     // Around them. `cli` has the offline verbs, which act without a daemon; `doctor` asks `sys` about this machine.
     ("config", &[], &["toml", "serde"]),
-    // The plant file is written in the tables of the configuration, and its mistakes are said in the same words.
+    // The plant's process model is a file that a person may write: its mistakes are told as those of the configuration.
     ("plant", &["config"], &["tokio", "tokio_modbus", "toml", "serde"]),
     ("bench", &["engine", "store", "infer", "sys", "record"], &["tokio"]),
     (
