@@ -10,3 +10,7 @@ pub mod mcp;
 pub mod plant;
 pub mod sys;
 pub mod tool;
+
+pub mod bench;
+pub mod record;
+pub mod store;
