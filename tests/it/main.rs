@@ -53,3 +53,6 @@ mod supervision;
 //! One integration binary, modules inside.
 
 mod mcp;
+//! The integration tests: one binary, a module for each subject.
+
+mod evidence;
