@@ -12,3 +12,5 @@ pub mod cause;
 pub mod census;
 pub mod judge;
 pub mod lifecycle;
+pub mod remedy;
+pub mod suspicion;

@@ -23,10 +23,18 @@ const PAUSE_WAIT: Duration = Duration::from_secs(1);
 /// Bytes of a phase's or checkpoint's name that are kept.
 const NAME_MAX: usize = 64;
 
-/// How the death of the thread is learned: not known yet, told by an event, asked for.
-const NOT_YET: u8 = 0;
-const TOLD: u8 = 1;
-const POLLED: u8 = 2;
+/// How the death of the thread is learned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Deaths {
+    /// It has not said yet.
+    NotKnown = 0,
+    /// An event tells.
+    Told = 1,
+    /// By joining it.
+    Joined = 2,
+    /// By asking its link.
+    Asked = 3,
+}
 
 const BUSY: u8 = 0;
 const IDLE: u8 = 1;
@@ -149,7 +157,7 @@ impl Slot {
             tid: AtomicI32::new(0),
             dying_at: AtomicU64::new(0),
             link: Mutex::new(None),
-            linked: AtomicU8::new(NOT_YET),
+            linked: AtomicU8::new(Deaths::NotKnown as u8),
             said: OnceLock::new(),
             output: OnceLock::new(),
             thread: OnceLock::new(),
@@ -169,7 +177,7 @@ impl Slot {
         self.tid.store(crate::sys::thread::own_tid(), Ordering::Release);
         self.thread.get_or_init(std::thread::current);
         self.pulse.beat_at.store(clock::coarse().0, Ordering::Release);
-        let word = if link.is_polled() { POLLED } else { TOLD };
+        let word = link.deaths() as u8;
         if let Ok(mut place) = self.link.lock() {
             *place = Some(link);
         }
@@ -183,10 +191,11 @@ impl Slot {
         OWN_SLOT.with_borrow_mut(|own| *own = None);
     }
 
-    /// Whether its thread has to be asked at each scan (also while it has not said yet how it is watched).
-    #[inline]
-    pub(super) fn is_polled(&self) -> bool {
-        self.linked.load(Ordering::Acquire) != TOLD
+    /// How its death is learned.
+    pub(super) fn deaths(&self) -> Deaths {
+        let word = self.linked.load(Ordering::Acquire);
+        let all = [Deaths::NotKnown, Deaths::Told, Deaths::Joined, Deaths::Asked];
+        all.into_iter().find(|deaths| *deaths as u8 == word).unwrap_or(Deaths::NotKnown)
     }
 
     /// Looks at the link, unless it is just being made.

@@ -4,9 +4,10 @@
 //! `/proc` path again, `JoinHandle::is_finished`.
 
 use std::fs::File;
-use std::io::Read;
+use std::io::{Read, Seek};
 use std::os::fd::OwnedFd;
 
+use super::heart::Deaths;
 use crate::sys::{pidfd, thread};
 
 /// A way to learn of a death.
@@ -67,24 +68,24 @@ impl Link {
         }
     }
 
-    /// Whether its deaths have to be asked for.
-    pub(super) fn is_polled(&self) -> bool {
+    /// How a death is learned through it.
+    pub(super) fn deaths(&self) -> Deaths {
         match self {
-            Link::Pidfd(_) => false,
-            Link::Tryjoin | Link::Proc(_) => true,
+            Link::Pidfd(_) => Deaths::Told,
+            Link::Tryjoin => Deaths::Joined,
+            Link::Proc(_) => Deaths::Asked,
         }
     }
 
-    /// Asks. `Tryjoin` cannot answer by itself: the caller joins.
-    pub(super) fn says_gone(&self) -> Option<bool> {
+    /// Asks. `Tryjoin` cannot answer by itself: the supervisor joins.
+    pub(super) fn says_gone(&self) -> bool {
         match self {
-            Link::Pidfd(fd) => Some(pidfd::is_gone(fd)),
-            Link::Tryjoin => None,
+            Link::Pidfd(fd) => pidfd::is_gone(fd),
+            Link::Tryjoin => false,
             Link::Proc(file) => {
-                use std::io::Seek;
                 let mut file = file;
                 let mut first = [0];
-                Some(file.rewind().and_then(|()| file.read(&mut first)).is_err())
+                file.rewind().and_then(|()| file.read(&mut first)).is_err()
             }
         }
     }

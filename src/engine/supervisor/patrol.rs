@@ -14,7 +14,7 @@ use interlock_domain::liveness::lifecycle::{Cause, Notice, Said, State};
 use interlock_domain::time::{Tick, Wall};
 use serde_json::Value;
 
-use super::heart::Slot;
+use super::heart::{Deaths, Slot};
 use super::outbox::Outbox;
 use super::watchdog::{Fed, Feeder};
 use super::worker::{self, Work};
@@ -38,6 +38,7 @@ const NICE: i32 = -10;
 struct Hot {
     slot: Arc<Slot>,
     tau_ns: u64,
+    deaths: Deaths,
     /// Nothing was said about it: no cause, no suspicion.
     plain: bool,
 }
@@ -83,6 +84,8 @@ pub(super) struct Patrol {
     joining: Vec<thread::Thread>,
     own_pid: i32,
     last_scan: Tick,
+    /// Places to be looked at closely; kept, so that a scan allocates nothing.
+    closely: Vec<usize>,
     /// The earliest deadline of anyone.
     due: Option<Tick>,
     lies_seen: u64,
@@ -118,6 +121,7 @@ impl Patrol {
             joining: Vec::new(),
             own_pid: i32::try_from(std::process::id()).unwrap_or(0),
             last_scan: now,
+            closely: Vec::new(),
             due: None,
             lies_seen: 0,
             behind: false,
@@ -239,7 +243,7 @@ impl Patrol {
         let tau_ns = u64::try_from(limits.tau.as_nanos()).unwrap_or(u64::MAX);
         self.by_token.insert(slot.token, key);
         self.places.insert(key, self.rows.len());
-        self.hot.push(Hot { slot, tau_ns, plain: true });
+        self.hot.push(Hot { slot, tau_ns, deaths: Deaths::NotKnown, plain: true });
         self.rows.push(Row { key, spec, started: clock::wall(), thread, noted: [0; 4] });
         // Its first deadline is not known to the last scan.
         let due = now.after(limits.tau);
@@ -394,25 +398,15 @@ impl Patrol {
             self.gap(since, now);
         }
         self.last_scan = now;
-        let mut due: Option<Tick> = None;
+        let (mut due, mut closely) = self.glance(now);
         let mut stuck: Option<String> = None;
-        let mut at = 0;
-        while at < self.hot.len() {
-            if self.is_gone(at) {
-                // The last row takes this place: look at it next.
-                self.bury(at, now);
-                continue;
+        // Backwards: a burial moves the last row to the place of the buried one, and the last was looked at.
+        while let Some(at) = closely.pop() {
+            if let Some(next) = self.look_closely(at, now, &mut stuck) {
+                due = Some(due.map_or(next, |due| due.min(next)));
             }
-            let next = match self.hot[at].quiet(now) {
-                Some(next) => next,
-                None => self.look(at, now, &mut stuck),
-            };
-            due = match (due, next) {
-                (Some(a), Some(b)) => Some(a.min(b)),
-                (a, b) => a.or(b),
-            };
-            at += 1;
         }
+        self.closely = closely;
         self.due = due;
         self.note_lies(now);
         self.tidy_up(now);
@@ -423,16 +417,45 @@ impl Patrol {
         self.figures.scans.fetch_add(1, Ordering::Release);
     }
 
-    /// Asks a thread of which no event tells.
-    fn is_gone(&mut self, at: usize) -> bool {
-        let slot = &self.hot[at].slot;
-        if !slot.is_polled() {
-            return false;
+    /// One pass over everybody that touches one line of each: the earliest deadline of those that are plainly well, and
+    /// the places of the others.
+    fn glance(&mut self, now: Tick) -> (Option<Tick>, Vec<usize>) {
+        let mut closely = std::mem::take(&mut self.closely);
+        closely.clear();
+        let mut due = u64::MAX;
+        for (at, hot) in self.hot.iter().enumerate() {
+            match hot.quiet(now) {
+                Some(next) if hot.deaths == Deaths::Told => due = due.min(next),
+                Some(_) | None => closely.push(at),
+            }
         }
-        slot.with_link(super::link::Link::says_gone).flatten().unwrap_or(false) || self.rows[at].thread.is_gone()
+        ((due != u64::MAX).then_some(Tick(due)), closely)
     }
 
-    /// Looks closely at one worker; when it is due next.
+    /// The second look, at those who are not plainly well or have to be asked whether they are there.
+    fn look_closely(&mut self, at: usize, now: Tick, stuck: &mut Option<String>) -> Option<Tick> {
+        if self.hot[at].deaths == Deaths::NotKnown {
+            self.hot[at].deaths = self.hot[at].slot.deaths();
+        }
+        let gone = match self.hot[at].deaths {
+            Deaths::Told => false,
+            Deaths::NotKnown | Deaths::Joined => self.rows[at].thread.is_gone(),
+            Deaths::Asked => {
+                let link = self.hot[at].slot.with_link(super::link::Link::says_gone);
+                link.unwrap_or(false) || self.rows[at].thread.is_gone()
+            }
+        };
+        if gone {
+            self.bury(at, now);
+            return None;
+        }
+        match self.hot[at].quiet(now) {
+            Some(next) => (next != u64::MAX).then_some(Tick(next)),
+            None => self.look(at, now, stuck),
+        }
+    }
+
+    /// Judges one worker; when it is due next.
     fn look(&mut self, at: usize, now: Tick, stuck: &mut Option<String>) -> Option<Tick> {
         let hot = &mut self.hot[at];
         let row = &self.rows[at];
@@ -537,20 +560,19 @@ impl Patrol {
 }
 
 impl Hot {
-    /// When it is due next (never, while it owes nothing), if a glance says that all is well; the glance reads one
-    /// cache line of the worker's.
+    /// When it is due next, ns (never, while it owes nothing: the far end of time), if a glance says that all is well.
     #[inline]
-    fn quiet(&self, now: Tick) -> Option<Option<Tick>> {
+    fn quiet(&self, now: Tick) -> Option<u64> {
         if !self.plain {
             return None;
         }
         if !self.slot.is_plainly_busy() {
-            return self.slot.owes_nothing().then_some(None);
+            return self.slot.owes_nothing().then_some(u64::MAX);
         }
         let beat_at = self.slot.beat_at();
         let silent = now.0.saturating_sub(beat_at.0);
         let flat = self.slot.progress_at().map_or(0, |at| now.0.saturating_sub(at.0));
-        (silent < self.tau_ns / 2 && flat < self.tau_ns).then_some(Some(Tick(beat_at.0 + self.tau_ns)))
+        (silent < self.tau_ns / 2 && flat < self.tau_ns).then_some(beat_at.0 + self.tau_ns)
     }
 }
 
