@@ -9,8 +9,10 @@ use std::fs::OpenOptions;
 use std::io::Write as _;
 use std::path::PathBuf;
 
-mod tools;
+mod mcp;
 mod plant;
+mod supervision;
+mod tools;
 mod unit_file;
 
 /// Says that a test did not run, and why; the list is printed at the end of `cargo xtask test`.
