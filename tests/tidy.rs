@@ -52,7 +52,7 @@ const MODULES: &[(&str, &[&str], &[&str])] = &[
     ("config", &[], &["toml", "serde"]),
     // The plant's process model is a file that a person may write: its mistakes are told as those of the configuration.
     ("plant", &["config"], &["tokio", "tokio_modbus", "toml", "serde"]),
-    ("bench", &["engine", "store", "infer", "sys", "record"], &["tokio"]),
+    ("bench", &["engine", "store", "infer", "sys", "record"], &["tokio", "serde"]),
     (
         "cli",
         &["config", "control", "boot", "provider", "record", "store", "infer", "bench", "sys"],
@@ -293,12 +293,13 @@ fn samples(tree: &Tree) -> Vec<String> {
 }
 
 /// The seam to the product's own reader of configurations.
-fn load(_file: &str, text: &str) -> Result<(), String> {
+fn load(file: &str, text: &str) -> Result<(), String> {
     let table: Table = text.parse().map_err(|e: toml::de::Error| e.to_string())?;
     match table.get("version") {
-        Some(Value::Integer(1)) => Ok(()),
-        other => Err(format!("version is {other:?}")),
+        Some(Value::Integer(1)) => {}
+        other => return Err(format!("version is {other:?}")),
     }
+    interlock::config::device::parse(text, Path::new(file)).map(drop).map_err(|error| error.to_string())
 }
 
 /// A setting that is commented out has no blank after its `#`; prose has one.
