@@ -67,6 +67,20 @@ pub fn regular_file(path: &Path) -> Result<File, NotOpened> {
     open(again.as_str(), flags, Mode::empty()).map(File::from).map_err(refused)
 }
 
+/// Whether the kernel can open a path without links by itself; else it is walked.
+#[must_use]
+pub fn has_openat2() -> bool {
+    let how = OpenHow::new().flags(OFlag::O_PATH | OFlag::O_CLOEXEC).resolve(ResolveFlag::RESOLVE_NO_SYMLINKS);
+    openat2(nix::fcntl::AT_FDCWD, "/", how).is_ok()
+}
+
+/// Whether this process may make entries in a directory.
+#[must_use]
+pub fn may_write(directory: &Path) -> bool {
+    use nix::unistd::{AccessFlags, access};
+    access(directory, AccessFlags::W_OK | AccessFlags::X_OK).is_ok()
+}
+
 /// What a directory entry is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {

@@ -386,7 +386,8 @@ impl WriteFile {
         if written == 0 || (alone && file.set_len(before).is_ok()) {
             refused(&self.path, error)
         } else {
-            Report::Lost(Loss::Stopped)
+            let all = self.content.len();
+            Report::Lost(Loss::Partial(format!("{written} of {all} bytes were appended, then: {error}")))
         }
     }
 
