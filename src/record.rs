@@ -5,6 +5,9 @@
 //! are fixed for good (`contracts.md`, "State"): a change of one byte here makes every log in the field unreadable
 //! to `evidence verify`. Nothing in here does I/O or reads a clock: the moment comes with the row.
 
+pub mod contract;
+pub mod event;
+
 use std::borrow::Cow;
 use std::fmt;
 use std::ops::Range;

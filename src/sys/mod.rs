@@ -7,10 +7,12 @@
 pub mod clock;
 pub mod entry;
 pub mod family;
+pub mod interfaces;
 pub mod machine;
 pub mod notify;
 pub mod offspring;
 pub mod open;
+pub mod paths;
 pub mod peer;
 pub mod pidfd;
 pub mod proc;

@@ -11,6 +11,8 @@
 //! | sent, and no answer, or the connection broke, or the answer fits no request | failed | lost |
 //! | an earlier write of the same action is there already | - | lost: partial |
 
+use std::sync::Arc;
+
 use interlock_domain::device::codec::{Raw, RawError, Reading};
 use interlock_domain::device::plan::{Call, Plan, Put, Span, Step};
 use interlock_domain::device::point::{Point, Repr};
@@ -20,6 +22,9 @@ use serde_json::{Map, Value, json};
 
 use super::modbus::{Buses, Ended, Trouble, exception_name};
 use super::{About, failed};
+
+/// Stands for every device in the one action `list`.
+pub const EVERY: &str = "*";
 
 /// What a caller is told about `device`.
 pub const ABOUT: About = About {
@@ -54,7 +59,7 @@ fn output() -> Value {
         "device": { "type": "string" },
         "point": { "type": "string" },
         "value": { "type": ["number", "boolean", "null"] },
-        "unit": { "type": "string", "description": "the unit of the value, or nothing" },
+        "unit": { "type": ["string", "integer"], "description": "the unit of the value; in a list, the Modbus unit" },
         "label": { "type": "string", "description": "what the number stands for" },
         "raw": { "type": "array", "items": { "type": "integer" }, "description": "the registers" },
         "fault": { "type": "string", "description": "why there is no value" },
@@ -70,8 +75,33 @@ fn output() -> Value {
     json!({ "type": "object", "properties": properties, "required": ["device", "action"] })
 }
 
+/// The tool with the devices and the buses that it acts on.
+#[derive(Debug)]
+pub struct DeviceTool {
+    devices: Arc<Devices>,
+    buses: Buses,
+}
+
+impl DeviceTool {
+    /// Starts an owner for each bus; they end when this is dropped.
+    #[must_use]
+    pub fn new(devices: Arc<Devices>) -> DeviceTool {
+        let buses = Buses::start(&devices);
+        DeviceTool { devices, buses }
+    }
+
+    /// Carries out one call.
+    pub async fn run(&self, input: &Value) -> Report {
+        if input["device"] == EVERY && input["action"] == "list" {
+            let points = list(&self.devices, &self.buses).await;
+            return Report::Done(json!({ "device": EVERY, "action": "list", "points": points }));
+        }
+        run(&self.devices, &self.buses, input).await
+    }
+}
+
 /// Carries out one call of the tool.
-pub async fn run(devices: &Devices, buses: &Buses, input: &Value) -> Report {
+async fn run(devices: &Devices, buses: &Buses, input: &Value) -> Report {
     let plan = match Call::parse(input).and_then(|call| devices.plan(&call)) {
         Ok(plan) => plan,
         Err(error) => return failed(error.code(), error.to_string()),

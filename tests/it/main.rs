@@ -9,6 +9,7 @@ use std::fs::OpenOptions;
 use std::io::Write as _;
 use std::path::PathBuf;
 
+mod daemon;
 mod mcp;
 mod plant;
 mod supervision;
@@ -49,12 +50,5 @@ fn no_file_of_this_folder_is_forgotten() {
     }
     assert!(forgotten.is_empty(), "tests/it/main.rs has no `mod` line for {forgotten:?}: their tests never run");
 }
-//! The integration tests: one binary, a module for each subject.
-
-mod supervision;
-//! One integration binary, modules inside.
-
-mod mcp;
-//! The integration tests: one binary, a module for each subject.
 
 mod evidence;

@@ -13,6 +13,7 @@ use rusqlite::{Connection, OptionalExtension, TransactionBehavior};
 use super::error::StoreError;
 
 pub mod alarm;
+mod aside;
 pub mod grant;
 pub mod question;
 pub mod task;
