@@ -224,8 +224,7 @@ struct Made {
 }
 
 async fn serve(made: Made) -> Result<(), BootError> {
-    let Made { places, config, commands, mut notifier, signals, writer, keeper, tasks, tasks_owner, numbers, mends } =
-        made;
+    let Made { places, config, commands, notifier, signals, writer, keeper, tasks, tasks_owner, numbers, mends } = made;
     let tasks_running = tokio::spawn(tasks_owner.run());
     let plant = if config.devices.is_empty() { Some(start_plant().await?) } else { None };
     let devices = plant.as_ref().map_or_else(|| Arc::clone(&config.devices), |plant| Arc::new(plant.devices.clone()));
@@ -272,8 +271,8 @@ async fn serve(made: Made) -> Result<(), BootError> {
             (Some(bound), Some(tokio::spawn(front)))
         }
     };
-    let socket = control::bind(&places.socket)
-        .map_err(|error| BootError::Socket { path: places.socket.clone(), error })?;
+    let socket =
+        control::bind(&places.socket).map_err(|error| BootError::Socket { path: places.socket.clone(), error })?;
     let (reload, mut reloads) = mpsc::channel(1);
     let context = Arc::new(Context {
         listener: listener.clone(),
@@ -285,8 +284,15 @@ async fn serve(made: Made) -> Result<(), BootError> {
         reload,
     });
     let control_running = tokio::spawn(control::serve(socket, context, stopped));
-    let mut reloader =
-        reload::Reloader { places: places.clone(), config, listener, mediator: mediator.clone(), surface_sender, grounds_sender, plant: plant.as_ref().map(|plant| plant.devices.clone()) };
+    let mut reloader = reload::Reloader {
+        places: places.clone(),
+        config,
+        listener,
+        mediator: mediator.clone(),
+        surface_sender,
+        grounds_sender,
+        plant: plant.as_ref().map(|plant| plant.devices.clone()),
+    };
 
     notifier.ready("ready");
     tracing::info!(
@@ -295,11 +301,11 @@ async fn serve(made: Made) -> Result<(), BootError> {
         state = %places.state.display(),
         "ready"
     );
-    let signals = tokio::io::unix::AsyncFd::register(signals).map_err(|error| BootError::Other(error.into()))?;
+    let mut signals = carry_signals(signals)?;
     let mut aside = numbers.question.0 + 16;
     loop {
         tokio::select! {
-            signal = next_signal(&signals) => match signal {
+            signal = signals.recv() => match signal {
                 Some(Signal::End) => break,
                 Some(Signal::Reload) => {
                     notifier.reloading(clock::now());
@@ -309,7 +315,8 @@ async fn serve(made: Made) -> Result<(), BootError> {
                     }
                     notifier.ready("ready");
                 }
-                None => {}
+                // The thread is gone: the service manager has stronger means.
+                None => std::future::pending().await,
             },
             Some(back) = reloads.recv() => {
                 notifier.reloading(clock::now());
@@ -349,16 +356,27 @@ async fn start_plant() -> Result<plant::server::Plant, BootError> {
     started.map_err(|error| BootError::Other(anyhow::anyhow!("the embedded plant: {error}")))
 }
 
-/// The next signal. An error of the descriptor is no reason to end: the service manager has stronger means.
-async fn next_signal(signals: &tokio::io::unix::AsyncFd<Signals>) -> Option<Signal> {
-    let Ok(mut ready) = signals.readable().await else { return std::future::pending().await };
-    match signals.get_ref().next() {
-        Ok(Some(signal)) => Some(signal),
-        Ok(None) | Err(_) => {
-            ready.clear_ready();
-            None
+/// Carries signals into the runtime from a thread of its own, which ends with the process: it waits in the kernel.
+fn carry_signals(signals: Signals) -> Result<mpsc::Receiver<Signal>, BootError> {
+    let (sender, receiver) = mpsc::channel(4);
+    let carry = move || {
+        use std::os::fd::AsFd;
+        loop {
+            let mut wait = [nix::poll::PollFd::new(signals.as_fd(), nix::poll::PollFlags::POLLIN)];
+            // Interrupted or not: look what has come.
+            let _ = nix::poll::poll(&mut wait, nix::poll::PollTimeout::NONE);
+            while let Ok(Some(signal)) = signals.next() {
+                if sender.blocking_send(signal).is_err() {
+                    return;
+                }
+            }
         }
-    }
+    };
+    std::thread::Builder::new()
+        .name("signals".to_owned())
+        .spawn(carry)
+        .map_err(|error| BootError::Other(error.into()))?;
+    Ok(receiver)
 }
 
 fn status(places: &Places, mcp: Option<SocketAddr>, plant: Option<SocketAddr>) -> Value {

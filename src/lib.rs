@@ -14,4 +14,3 @@ pub mod record;
 pub mod store;
 pub mod sys;
 pub mod tool;
-

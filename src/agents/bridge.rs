@@ -192,4 +192,3 @@ fn reply_view(answered: &Answered) -> ReplyView {
         task,
     }
 }
-

@@ -25,7 +25,8 @@ pub(super) fn grounds(config: &Config, state: &Path) -> Result<Grounds, BootErro
     let own = state.join("work");
     let cwd = config.work_dirs.first().cloned().unwrap_or_else(|| own.clone());
     if cwd == own {
-        std::fs::create_dir_all(&cwd).map_err(|error| BootError::Other(anyhow::anyhow!("{}: {error}", cwd.display())))?;
+        std::fs::create_dir_all(&cwd)
+            .map_err(|error| BootError::Other(anyhow::anyhow!("{}: {error}", cwd.display())))?;
     }
     Ok(Grounds {
         cwd,
@@ -92,7 +93,8 @@ fn table(devices: &Devices) -> DeviceTable {
     for device in devices.iter() {
         let mut actions = BTreeMap::new();
         let facts = |risk, protective| ActionFacts { risk, protective };
-        let word = |risk: interlock_domain::device::point::Risk| Risk::from_word(risk.word()).unwrap_or(Risk::Dangerous);
+        let word =
+            |risk: interlock_domain::device::point::Risk| Risk::from_word(risk.word()).unwrap_or(Risk::Dangerous);
         if !device.points.is_empty() {
             actions.insert(READ.to_owned(), facts(Risk::Read, false));
         }
@@ -104,12 +106,8 @@ fn table(devices: &Devices) -> DeviceTable {
         for action in device.actions.values() {
             actions.insert(action.name.clone(), facts(word(action.risk), action.protective));
         }
-        let facts = DeviceFacts {
-            kind: device.kind.clone(),
-            zone: device.zone.clone(),
-            bus: device.bus.clone(),
-            actions,
-        };
+        let facts =
+            DeviceFacts { kind: device.kind.clone(), zone: device.zone.clone(), bus: device.bus.clone(), actions };
         table.insert(device.name.clone(), facts);
     }
     let list = ActionFacts { risk: Risk::Read, protective: false };

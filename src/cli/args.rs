@@ -1,6 +1,5 @@
 //! What a person types: the verbs, their arguments and one worked example each.
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -286,6 +285,7 @@ pub enum EvidenceVerb {
         /// How many.
         #[arg(short = 'n', long, default_value_t = 20)]
         rows: usize,
+        /// Where the evidence is, and how it is shown.
         #[command(flatten)]
         from: EvidenceFrom,
     },
@@ -316,6 +316,7 @@ pub enum EvidenceVerb {
         /// At most so many.
         #[arg(long, default_value_t = 1000)]
         limit: usize,
+        /// Where the evidence is, and how it is shown.
         #[command(flatten)]
         from: EvidenceFrom,
     },
@@ -324,6 +325,7 @@ pub enum EvidenceVerb {
     Show {
         /// Its number.
         seq: u64,
+        /// Where the evidence is, and how it is shown.
         #[command(flatten)]
         from: EvidenceFrom,
     },
@@ -332,12 +334,14 @@ pub enum EvidenceVerb {
     Verify {
         /// A single segment file, instead of a state directory.
         file: Option<PathBuf>,
+        /// Where the evidence is, and how it is shown.
         #[command(flatten)]
         from: EvidenceFrom,
     },
     /// How much there is.
     #[command(after_help = "Example:\n  interlock evidence stats")]
     Stats {
+        /// Where the evidence is, and how it is shown.
         #[command(flatten)]
         from: EvidenceFrom,
     },
@@ -377,10 +381,6 @@ pub enum BenchName {
     Liveness,
     /// The evidence log.
     Evidence,
-    /// Decisions.
-    Gate,
-    /// Understanding.
-    Match,
     /// From exec to ready.
     Startup,
 }
@@ -406,6 +406,3 @@ pub struct CheckArgs {
     #[arg(long)]
     pub json: bool,
 }
-
-/// Where MCP and other loopback services listen when nothing is configured: a port that the system picks.
-pub const EPHEMERAL: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);

@@ -10,7 +10,7 @@ use super::error::{CliError, Exit};
 use crate::control::wire::{Kind, LINE_LEN_MAX, Line, Says, Trouble, VERSION};
 
 /// A connection for one request.
-pub struct Client {
+pub(super) struct Client {
     socket: PathBuf,
     stream: UnixStream,
 }
@@ -20,14 +20,13 @@ impl Client {
     ///
     /// # Errors
     /// When nobody listens there, or the caller may not.
-    pub fn connect(socket: &Path) -> Result<Client, CliError> {
+    pub(super) fn connect(socket: &Path) -> Result<Client, CliError> {
         let stream = UnixStream::connect(socket).map_err(|error| {
-            let exit = match error.kind() {
-                std::io::ErrorKind::PermissionDenied => Exit::Permission,
-                _ => Exit::Unavailable,
-            };
-            CliError::new(exit, format!("no daemon at {}: {error}", socket.display()))
-                .hint("start it with `interlock run` (or `systemctl start interlock`), or name its socket with --socket")
+            let denied = error.kind() == std::io::ErrorKind::PermissionDenied;
+            let exit = if denied { Exit::Permission } else { Exit::Unavailable };
+            CliError::new(exit, format!("no daemon at {}: {error}", socket.display())).hint(
+                "start it with `interlock run` (or `systemctl start interlock`), or name its socket with --socket",
+            )
         })?;
         Ok(Client { socket: socket.to_owned(), stream })
     }
@@ -36,7 +35,7 @@ impl Client {
     ///
     /// # Errors
     /// What the daemon said, or that it went away.
-    pub fn ask(self, verb: &str, args: Value) -> Result<Value, CliError> {
+    pub(super) fn ask(self, verb: &str, args: Value) -> Result<Value, CliError> {
         let mut answer = None;
         self.each(verb, args, |value| {
             answer = Some(value);
@@ -49,7 +48,7 @@ impl Client {
     ///
     /// # Errors
     /// What the daemon said, that it went away, or what `take` said.
-    pub fn each(
+    pub(super) fn each(
         mut self,
         verb: &str,
         args: Value,
@@ -57,7 +56,10 @@ impl Client {
     ) -> Result<(), CliError> {
         let request = json!({ "v": VERSION, "id": 1, "verb": verb, "args": args }).to_string();
         if request.len() > LINE_LEN_MAX {
-            return Err(CliError::new(Exit::Usage, format!("the request has {} bytes; {LINE_LEN_MAX} fit", request.len())));
+            return Err(CliError::new(
+                Exit::Usage,
+                format!("the request has {} bytes; {LINE_LEN_MAX} fit", request.len()),
+            ));
         }
         let gone = |socket: &Path, what: String| {
             CliError::new(Exit::Unavailable, format!("the daemon at {} {what}", socket.display()))
@@ -68,12 +70,15 @@ impl Client {
         loop {
             let mut line = String::new();
             match lines.read_line(&mut line) {
-                Ok(0) => return Err(gone(&self.socket, "closed the connection before its answer was whole".to_owned())),
+                Ok(0) => {
+                    return Err(gone(&self.socket, "closed the connection before its answer was whole".to_owned()));
+                }
                 Ok(_) => {}
                 Err(error) => return Err(gone(&self.socket, error.to_string())),
             }
-            let line: Line = serde_json::from_str(&line)
-                .map_err(|error| CliError::new(Exit::Bug, format!("the daemon's answer is not of this protocol: {error}")))?;
+            let line: Line = serde_json::from_str(&line).map_err(|error| {
+                CliError::new(Exit::Bug, format!("the daemon's answer is not of this protocol: {error}"))
+            })?;
             match line.says {
                 Says::Ok(value) => return take(value),
                 Says::Item(value) => take(value)?,
@@ -85,7 +90,7 @@ impl Client {
 
     /// The raw stream, for a verb that turns the connection into something else.
     #[must_use]
-    pub fn into_stream(self) -> UnixStream {
+    pub(super) fn into_stream(self) -> UnixStream {
         self.stream
     }
 }

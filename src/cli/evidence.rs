@@ -92,7 +92,9 @@ fn list(
         None => connect()?.each("evidence.query", request, print),
         Some(state) => {
             let rows = read::query(state, &query).map_err(store)?;
-            rows.iter().filter(|row| until.is_none_or(|until| row.seq.0 <= until)).try_for_each(|row| print(row.to_json()))
+            rows.iter()
+                .filter(|row| until.is_none_or(|until| row.seq.0 <= until))
+                .try_for_each(|row| print(row.to_json()))
         }
     }
 }
@@ -125,10 +127,8 @@ fn check(file: Option<&Path>, from: &EvidenceFrom, out: &Out) -> Result<(), CliE
 }
 
 fn store(error: StoreError) -> CliError {
-    let exit = match &error {
-        StoreError::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound => Exit::NoInput,
-        _ => Exit::NotSo,
-    };
+    let missing = matches!(&error, StoreError::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound);
+    let exit = if missing { Exit::NoInput } else { Exit::NotSo };
     let hint = error.hint();
     let error = CliError::new(exit, error.to_string());
     match hint {
@@ -157,9 +157,9 @@ fn line(row: &Value, out: &Out) -> Result<(), CliError> {
 
 fn whole(row: &Value, out: &Out) -> Result<(), CliError> {
     for (key, value) in row.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null()) {
-        match value {
-            Value::String(text) => out.line(&format!("{key:<13} {text}"))?,
-            other => out.line(&format!("{key:<13} {other}"))?,
+        match value.as_str() {
+            Some(text) => out.line(&format!("{key:<13} {text}"))?,
+            None => out.line(&format!("{key:<13} {value}"))?,
         }
     }
     Ok(())

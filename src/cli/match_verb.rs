@@ -85,9 +85,12 @@ pub fn load(path: Option<&Path>) -> Result<Understanding, MatchError> {
     let set = match path {
         None => commands::read(Path::new(commands::EMBEDDED_NAME), commands::EMBEDDED)?,
         Some(path) => {
-            let text = std::fs::read_to_string(path).map_err(|source| match source.kind() {
-                ErrorKind::InvalidData => MatchError::Config(ConfigError::of_file(path, "is not UTF-8 text")),
-                _ => MatchError::Missing { path: path.to_owned(), source },
+            let text = std::fs::read_to_string(path).map_err(|source| {
+                if source.kind() == ErrorKind::InvalidData {
+                    MatchError::Config(ConfigError::of_file(path, "is not UTF-8 text"))
+                } else {
+                    MatchError::Missing { path: path.to_owned(), source }
+                }
             })?;
             commands::read(path, &text)?
         }

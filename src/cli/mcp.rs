@@ -12,7 +12,7 @@ use super::error::{CliError, Exit};
 use crate::control::wire::VERSION;
 
 /// The verb that turns a control connection into an MCP stream.
-pub const VERB: &str = "mcp";
+const VERB: &str = "mcp";
 
 pub(super) fn bridge(client: Client) -> Result<(), CliError> {
     let mut stream = client.into_stream();

@@ -3,16 +3,16 @@
 //! Nothing is decided here. A verb that talks to the daemon sends its arguments and prints the answer; an offline verb
 //! calls the very code that the daemon runs.
 
-pub mod doctor;
-pub mod generate;
 pub mod args;
 mod ask;
 mod bench;
 mod check;
 mod client;
 mod device;
+pub mod doctor;
 pub mod error;
 mod evidence;
+pub mod generate;
 pub mod match_verb;
 mod mcp;
 mod out;
@@ -88,10 +88,7 @@ fn understand(args: &args::MatchArgs) -> Result<(), CliError> {
         Ok(0) => Ok(()),
         Ok(_) => Err(CliError::silent(Exit::Data)),
         Err(error) => {
-            let hint = match &error {
-                match_verb::MatchError::Config(error) => error.hint.clone(),
-                _ => None,
-            };
+            let hint = if let match_verb::MatchError::Config(error) = &error { error.hint.clone() } else { None };
             let exit = match error.exit_code() {
                 78 => Exit::Config,
                 66 => Exit::NoInput,

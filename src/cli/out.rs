@@ -8,7 +8,7 @@ use super::args::Lang;
 use super::error::{CliError, Exit};
 
 /// Where a verb prints.
-pub struct Out {
+pub(super) struct Out {
     lang: Lang,
     colour: bool,
 }
@@ -16,20 +16,14 @@ pub struct Out {
 impl Out {
     /// Messages in `lang`; colour only on a terminal, and not where `NO_COLOR` is set.
     #[must_use]
-    pub fn new(lang: Lang) -> Out {
+    pub(super) fn new(lang: Lang) -> Out {
         let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         Out { lang, colour: std::io::stdout().is_terminal() && !no_color }
     }
 
-    /// The language of messages.
-    #[must_use]
-    pub fn lang(&self) -> Lang {
-        self.lang
-    }
-
     /// The word for the daemon.
     #[must_use]
-    pub fn lang_word(&self) -> &'static str {
+    pub(super) fn lang_word(&self) -> &'static str {
         match self.lang {
             Lang::Zh => "zh-CN",
             Lang::En => "en",
@@ -38,7 +32,7 @@ impl Out {
 
     /// One of two texts.
     #[must_use]
-    pub fn pick<'a>(&self, en: &'a str, zh: &'a str) -> &'a str {
+    pub(super) fn pick<'a>(&self, en: &'a str, zh: &'a str) -> &'a str {
         match self.lang {
             Lang::En => en,
             Lang::Zh => zh,
@@ -49,7 +43,7 @@ impl Out {
     ///
     /// # Errors
     /// When standard output cannot be written. A reader that went away (`| head`) is no error.
-    pub fn line(&self, text: &str) -> Result<(), CliError> {
+    pub(super) fn line(&self, text: &str) -> Result<(), CliError> {
         let mut stdout = std::io::stdout().lock();
         match writeln!(stdout, "{text}").and_then(|()| stdout.flush()) {
             Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Err(CliError::silent(Exit::CannotWrite)),
@@ -61,20 +55,24 @@ impl Out {
     ///
     /// # Errors
     /// As [`Out::line`].
-    pub fn headed(&self, head: &str, rest: &str) -> Result<(), CliError> {
-        if self.colour { self.line(&format!("\x1b[1m{head}\x1b[0m {rest}")) } else { self.line(&format!("{head} {rest}")) }
+    pub(super) fn headed(&self, head: &str, rest: &str) -> Result<(), CliError> {
+        if self.colour {
+            self.line(&format!("\x1b[1m{head}\x1b[0m {rest}"))
+        } else {
+            self.line(&format!("{head} {rest}"))
+        }
     }
 
     /// A value as one compact line.
     ///
     /// # Errors
     /// As [`Out::line`].
-    pub fn json(&self, value: &Value) -> Result<(), CliError> {
+    pub(super) fn json(&self, value: &Value) -> Result<(), CliError> {
         self.line(&value.to_string())
     }
 
     /// `error: …` and `hint: …` on standard error.
-    pub fn error(&self, error: &CliError) {
+    pub(super) fn error(&self, error: &CliError) {
         if error.message.is_empty() {
             return;
         }
@@ -88,7 +86,7 @@ impl Out {
 
 /// A member of an object as text for a person: texts bare, everything else as JSON, nothing as a dash.
 #[must_use]
-pub fn shown(value: &Value, key: &str) -> String {
+pub(super) fn shown(value: &Value, key: &str) -> String {
     match value.get(key) {
         None | Some(Value::Null) => "-".to_owned(),
         Some(Value::String(text)) => text.clone(),

@@ -101,7 +101,10 @@ pub fn load(file: Option<&Path>) -> Result<Config, ConfigError> {
 pub fn read(path: &Path) -> Result<String, ConfigError> {
     let length = std::fs::metadata(path).map_err(|error| unreadable(path, &error))?.len();
     if length > FILE_BYTES_MAX {
-        return Err(ConfigError::of_file(path, format!("the file has {length} bytes; {FILE_BYTES_MAX} are read at most")));
+        return Err(ConfigError::of_file(
+            path,
+            format!("the file has {length} bytes; {FILE_BYTES_MAX} are read at most"),
+        ));
     }
     let bytes = std::fs::read(path).map_err(|error| unreadable(path, &error))?;
     String::from_utf8(bytes).map_err(|error| {
@@ -124,7 +127,8 @@ pub fn check(path: &Path, text: &str) -> Result<Config, ConfigError> {
     let file: file::File = toml::from_str(text).map_err(|error| {
         let shown = ConfigError::from_toml(path, text, &error);
         if shown.message.starts_with("unknown field") {
-            return shown.hint("remove the key, or correct its spelling; nothing is read from a file with unknown keys");
+            return shown
+                .hint("remove the key, or correct its spelling; nothing is read from a file with unknown keys");
         }
         shown
     })?;

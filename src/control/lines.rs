@@ -4,7 +4,7 @@ use tokio::io::{AsyncBufRead, AsyncBufReadExt};
 
 /// One line, without its end, or why there is none.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Read {
+pub(super) enum Read {
     /// A line of valid UTF-8 within the bound.
     Line(String),
     /// A line that was longer than the bound; it has been read past.
@@ -20,7 +20,7 @@ pub enum Read {
 ///
 /// # Errors
 /// What the stream says.
-pub async fn read_line<R: AsyncBufRead + Unpin>(
+pub(super) async fn read_line<R: AsyncBufRead + Unpin>(
     reader: &mut R,
     partial: &mut Vec<u8>,
     len_max: usize,

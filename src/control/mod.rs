@@ -21,10 +21,10 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 
-use lines::Read;
-pub use verbs::Context;
 use crate::sys::family::Descent;
 use crate::sys::peer::Peer;
+use lines::Read;
+pub use verbs::Context;
 use wire::{Kind, LINE_LEN_MAX, Line, Request, Says, Trouble, VERSION};
 
 /// How many clients are served at once: people, front ends and MCP hosts of one box. The next one waits in the
@@ -47,7 +47,10 @@ pub fn bind(path: &Path) -> io::Result<UnixListener> {
     }
     match std::fs::symlink_metadata(path) {
         Ok(found) if !found.file_type().is_socket() => {
-            return Err(io::Error::new(io::ErrorKind::AlreadyExists, "the path is taken by something that is no socket"));
+            return Err(io::Error::new(
+                io::ErrorKind::AlreadyExists,
+                "the path is taken by something that is no socket",
+            ));
         }
         Ok(_) if std::os::unix::net::UnixStream::connect(path).is_ok() => {
             return Err(io::Error::new(io::ErrorKind::AddrInUse, "another daemon answers on this socket"));

@@ -19,7 +19,7 @@ use crate::engine::log::{Log, Query};
 use crate::engine::tasks::{self, Tasks};
 
 /// What `reload` sends to whoever owns the configuration.
-pub type Reload = mpsc::Sender<oneshot::Sender<Result<String, Trouble>>>;
+pub(super) type Reload = mpsc::Sender<oneshot::Sender<Result<String, Trouble>>>;
 
 /// What the verbs need. Handles only.
 pub struct Context {
@@ -65,7 +65,12 @@ impl<'a> Lines<'a> {
 type Answer1 = Result<Value, Trouble>;
 
 /// Carries out one request and answers it. An error means that the client is gone.
-pub(super) async fn carry_out(context: &Context, user: &str, request: Request, lines: &mut Lines<'_>) -> io::Result<()> {
+pub(super) async fn carry_out(
+    context: &Context,
+    user: &str,
+    request: Request,
+    lines: &mut Lines<'_>,
+) -> io::Result<()> {
     let args = Args(&request.args);
     let many = match request.verb.as_str() {
         "task.list" => Some(task_list(context, &args).await),
@@ -96,7 +101,9 @@ pub(super) async fn carry_out(context: &Context, user: &str, request: Request, l
         "reload" => reload(context).await,
         "evidence.show" => evidence_show(context, &args).await,
         "evidence.stats" => context.log.stats().await.map(|stats| stats.to_json()).map_err(|error| store(&error)),
-        other => Err(Trouble::new(Kind::Usage, format!("there is no verb {other:?}")).hint("interlock --help lists them")),
+        other => {
+            Err(Trouble::new(Kind::Usage, format!("there is no verb {other:?}")).hint("interlock --help lists them"))
+        }
     };
     lines.say(one.map_or_else(Says::Error, Says::Ok)).await
 }
@@ -110,7 +117,8 @@ impl Args<'_> {
     }
 
     fn need(&self, key: &str) -> Result<&str, Trouble> {
-        self.text(key).ok_or_else(|| Trouble::new(Kind::Usage, format!("the argument {key:?} is missing or is not a text")))
+        self.text(key)
+            .ok_or_else(|| Trouble::new(Kind::Usage, format!("the argument {key:?} is missing or is not a text")))
     }
 
     fn flag(&self, key: &str) -> bool {
@@ -279,7 +287,8 @@ async fn device_list(context: &Context, user: &str, args: &Args<'_>) -> Result<V
 }
 
 async fn task_list(context: &Context, args: &Args<'_>) -> Result<Vec<Value>, Trouble> {
-    let rows = context.tasks.list(args.flag("all")).await.map_err(|error| Trouble::new(Kind::Bug, error.to_string()))?;
+    let rows =
+        context.tasks.list(args.flag("all")).await.map_err(|error| Trouble::new(Kind::Bug, error.to_string()))?;
     Ok(rows.iter().map(|(row, seq)| tasks::to_json(row, *seq)).collect())
 }
 
@@ -287,7 +296,9 @@ async fn task_show(context: &Context, args: &Args<'_>) -> Answer1 {
     let task: TaskId = args.parsed("task")?;
     match context.tasks.show(task).await {
         Ok(Some((row, seq))) => Ok(tasks::shown(&row, seq, args.is_zh())),
-        Ok(None) => Err(Trouble::new(Kind::NotFound, format!("there is no task {task}")).hint("interlock task list --all")),
+        Ok(None) => {
+            Err(Trouble::new(Kind::NotFound, format!("there is no task {task}")).hint("interlock task list --all"))
+        }
         Err(error) => Err(Trouble::new(Kind::Bug, error.to_string())),
     }
 }
@@ -397,11 +408,10 @@ fn obeyed(question: QuestionId, taken: AnswerTaken) -> Result<(), Trouble> {
         AnswerTaken::Ignored(Ignored::Stale) => {
             Err(Trouble::new(Kind::NotSo, format!("question {question} was about something that has changed")))
         }
-        AnswerTaken::Ignored(Ignored::WrongKind) => Err(Trouble::new(
-            Kind::Usage,
-            format!("question {question} takes another kind of answer"),
-        )
-        .hint("an outcome question takes `interlock ask settle`, the others `ask allow` or `ask deny`")),
+        AnswerTaken::Ignored(Ignored::WrongKind) => {
+            Err(Trouble::new(Kind::Usage, format!("question {question} takes another kind of answer"))
+                .hint("an outcome question takes `interlock ask settle`, the others `ask allow` or `ask deny`"))
+        }
     }
 }
 

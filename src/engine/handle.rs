@@ -5,9 +5,9 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use interlock_domain::closure::Reply;
 use interlock_domain::gate::docket::{Answer, Ignored, Question};
 use interlock_domain::id::{BatchId, QuestionId, RunId, Seq, ToolName};
-use interlock_domain::closure::Reply;
 use interlock_domain::request::args::{Args, TooLarge};
 use interlock_domain::request::{Asker, Wish};
 use interlock_domain::surface::Surface;
@@ -189,7 +189,8 @@ impl Mediator {
     #[must_use]
     pub fn new(
         surface: watch::Receiver<Surface>,
-        grounds: watch::Receiver<Arc<Grounds>>) -> (Mediator, mpsc::Receiver<Message>) {
+        grounds: watch::Receiver<Arc<Grounds>>,
+    ) -> (Mediator, mpsc::Receiver<Message>) {
         let (inbox, outlet) = mpsc::channel(INBOX_LEN_MAX);
         (Mediator { inbox, surface, grounds }, outlet)
     }
@@ -228,13 +229,7 @@ impl Mediator {
         let paths = self.surface.borrow().tool(&wanted.tool).map(|tool| tool.paths(args.value())).unwrap_or_default();
         let grounds = Arc::clone(&self.grounds.borrow());
         let facts = crate::sys::paths::facts(&paths, &grounds.cwd, grounds.home.as_deref(), &grounds.work_dirs);
-        Ok(Wish {
-            tool: wanted.tool,
-            args,
-            parent: None,
-            facts: Arc::new(facts),
-            protective: wanted.protective,
-        })
+        Ok(Wish { tool: wanted.tool, args, parent: None, facts: Arc::new(facts), protective: wanted.protective })
     }
 
     /// A person's word on a `permit` or `confirm` question.

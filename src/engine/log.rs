@@ -64,8 +64,7 @@ impl Log {
             drop(place);
             found
         });
-        read.await.unwrap_or_else(|error| {
-            Err(Error::Io { path: self.state.clone(), source: std::io::Error::other(error) })
-        })
+        read.await
+            .unwrap_or_else(|error| Err(Error::Io { path: self.state.clone(), source: std::io::Error::other(error) }))
     }
 }

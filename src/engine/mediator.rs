@@ -146,15 +146,16 @@ impl Owner {
             self.step(Input::Mended(mends)).await;
         }
         loop {
-            match self.woken().await {
-                Woken::Message(Message::Stop { back }) => {
-                    self.drain().await;
-                    let _ = back.send(());
-                    return;
-                }
-                Woken::InboxClosed => return self.drain().await,
-                woken => self.take(woken).await,
+            let woken = self.woken().await;
+            if let Woken::Message(Message::Stop { back }) = woken {
+                self.drain().await;
+                let _ = back.send(());
+                return;
             }
+            if matches!(woken, Woken::InboxClosed) {
+                return self.drain().await;
+            }
+            self.take(woken).await;
         }
     }
 
@@ -338,8 +339,7 @@ impl Owner {
             self.receipts.insert(entry, receipt.clone());
         }
         let row = row(event, super::stamp::now());
-        let mut waiting =
-            crate::store::queue::Entry { row, now, tell: Tell::Ticket(entry.0), receipt };
+        let mut waiting = crate::store::queue::Entry { row, now, tell: Tell::Ticket(entry.0), receipt };
         // A full queue means that the disk is slower than the world: wait for it, as every caller of the log does.
         while let Err(not_taken) = self.parts.writer.append(waiting) {
             waiting = *not_taken.entry;

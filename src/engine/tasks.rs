@@ -203,16 +203,24 @@ pub fn shown(row: &TaskRow, evidence: Option<u64>, zh: bool) -> Value {
     value["diagnosis"] = if facts.is_empty() { Value::Null } else { facts.join("; ").into() };
     let task = row.key.task;
     let (en, cn) = match row.state {
-        State::Running => (format!("nothing to do; interlock task stop {task} ends it"), format!("无需处理；结束任务：interlock task stop {task}")),
+        State::Running => (
+            format!("nothing to do; interlock task stop {task} ends it"),
+            format!("无需处理；结束任务：interlock task stop {task}"),
+        ),
         State::Zombie => (
             format!("it is alive but silent: look at the diagnosis, wait, or interlock task stop {task}"),
             format!("线程还在但没有响应：请查看诊断信息，继续等待，或执行 interlock task stop {task}"),
         ),
         State::Dead => (
-            format!("its thread ended without a result: see the reason, start it again, then interlock task clean {task}"),
+            format!(
+                "its thread ended without a result: see the reason, start it again, then interlock task clean {task}"
+            ),
             format!("线程已消失且没有结果：请查看原因，重新启动，然后执行 interlock task clean {task}"),
         ),
-        State::Stopped => (format!("it has ended: interlock task clean {task} takes it off the list"), format!("任务已结束：interlock task clean {task} 可将其移出列表")),
+        State::Stopped => (
+            format!("it has ended: interlock task clean {task} takes it off the list"),
+            format!("任务已结束：interlock task clean {task} 可将其移出列表"),
+        ),
         State::Cleaned => ("only its record is left".to_owned(), "仅保留记录".to_owned()),
     };
     value["advice"] = if zh { cn } else { en }.into();

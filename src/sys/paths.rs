@@ -18,12 +18,8 @@ const PARTS_MAX: usize = 2048;
 #[must_use]
 pub fn facts(paths: &[String], cwd: &Path, home: Option<&Path>, work_dirs: &[String]) -> PathFacts {
     let text = |path: &Path| path.to_str().unwrap_or_default().to_owned();
-    let mut facts = PathFacts {
-        cwd: text(cwd),
-        home: home.map(text),
-        work_dirs: work_dirs.to_vec(),
-        links: BTreeMap::new(),
-    };
+    let mut facts =
+        PathFacts { cwd: text(cwd), home: home.map(text), work_dirs: work_dirs.to_vec(), links: BTreeMap::new() };
     let own = std::iter::once(facts.cwd.clone()).chain(facts.work_dirs.clone()).chain(facts.home.clone());
     for path in own.chain(paths.iter().cloned()) {
         look(&path, &mut facts);
@@ -85,12 +81,7 @@ mod tests {
         symlink("absolute/deep", at("relative")).unwrap();
         symlink("nowhere/at/all", at("dangling")).unwrap();
         symlink("loop", at("loop")).unwrap();
-        let facts = facts(
-            &["relative/file".into(), "dangling".into(), "loop/x".into()],
-            &at(""),
-            None,
-            &[],
-        );
+        let facts = facts(&["relative/file".into(), "dangling".into(), "loop/x".into()], &at(""), None, &[]);
         let canonical = |path: &str| facts.resolve(path);
         assert_eq!(canonical("relative/file"), Some(at("real/deep/file").to_str().unwrap().to_owned()));
         assert_eq!(canonical("dangling"), Some(at("nowhere/at/all").to_str().unwrap().to_owned()));

@@ -343,7 +343,13 @@ async fn follow(
         let _ = back.send(value);
         return;
     };
-    words::ended(&mut value, &plan_of(&plan), &answered, draft.said.lang, matches!(draft.resolution.outcome, Outcome::Sequence(_)));
+    words::ended(
+        &mut value,
+        &plan_of(&plan),
+        &answered,
+        draft.said.lang,
+        matches!(draft.resolution.outcome, Outcome::Sequence(_)),
+    );
     let _ = back.send(value);
 }
 
@@ -385,7 +391,8 @@ fn row(draft: &Draft, run: Option<RunId>) -> Row {
     let said = &draft.said;
     let mut row = Row::new(super::stamp::now(), "heard");
     row.run = run;
-    row.to = Some(if draft.missing.is_empty() { words::outcome(&draft.resolution.outcome) } else { "incomplete" }.into());
+    row.to =
+        Some(if draft.missing.is_empty() { words::outcome(&draft.resolution.outcome) } else { "incomplete" }.into());
     row.cause = Some(draft.resolution.stage.name().into());
     let commands: Vec<Value> = words::all(&draft.resolution)
         .into_iter()

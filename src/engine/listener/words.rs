@@ -67,9 +67,9 @@ impl Text {
 }
 
 pub(super) static BUSY: Text = text("too much is under way; nothing was done", "当前任务过多，未执行");
-pub(super) static STOPPING: Text = text("the daemon is stopping; see the evidence log", "守护进程正在停止，请查看证据日志");
-pub(super) static TOO_LATE: Text =
-    text("that question is closed; nothing was done", "该确认已失效，未执行");
+pub(super) static STOPPING: Text =
+    text("the daemon is stopping; see the evidence log", "守护进程正在停止，请查看证据日志");
+pub(super) static TOO_LATE: Text = text("that question is closed; nothing was done", "该确认已失效，未执行");
 
 /// What a short utterance says to the question that its speaker was asked last; nothing else may.
 pub(super) fn answer(text: &str) -> Option<Answer> {
@@ -158,15 +158,18 @@ pub(super) fn of(resolution: &Resolution, missing: &[String], understanding: &Un
                 format!("您是指：{}？未执行", names.join("、")),
             )
         }
-        Outcome::Rejected(Refused::Hazard(kind)) => {
-            made(format!("not carried out: the sentence is a {}", hazard_en(*kind)), format!("未执行：{}", hazard_zh(*kind)))
-        }
+        Outcome::Rejected(Refused::Hazard(kind)) => made(
+            format!("not carried out: the sentence is a {}", hazard_en(*kind)),
+            format!("未执行：{}", hazard_zh(*kind)),
+        ),
         Outcome::Rejected(Refused::NoUtterance) => text("nothing was said", "没有听到内容"),
         Outcome::Command(_)
         | Outcome::Incomplete { .. }
         | Outcome::Sequence(_)
         | Outcome::Knowledge
-        | Outcome::Rejected(Refused::NoCommand) => text("no command was understood; nothing was done", "没有听懂，未执行"),
+        | Outcome::Rejected(Refused::NoCommand) => {
+            text("no command was understood; nothing was done", "没有听懂，未执行")
+        }
     }
 }
 
@@ -214,7 +217,9 @@ pub(super) fn not_taken(error: &NotTaken) -> Text {
     match error {
         NotTaken::Busy => BUSY.clone(),
         NotTaken::Stopping => STOPPING.clone(),
-        NotTaken::Input(_) | NotTaken::Batch(_) => made(format!("nothing was done: {error}"), format!("未执行：{error}")),
+        NotTaken::Input(_) | NotTaken::Batch(_) => {
+            made(format!("nothing was done: {error}"), format!("未执行：{error}"))
+        }
     }
 }
 
@@ -274,15 +279,19 @@ pub(super) fn ended(
 
 /// One call's output as it is; several as a list.
 fn output(answered: &[Answered]) -> Value {
-    let mut outputs: Vec<Value> =
-        answered.iter().map(|answered| answered.reply.ending.output().map_or(Value::Null, |output| (**output).clone())).collect();
+    let mut outputs: Vec<Value> = answered
+        .iter()
+        .map(|answered| answered.reply.ending.output().map_or(Value::Null, |output| (**output).clone()))
+        .collect();
     if outputs.len() == 1 { outputs.remove(0) } else { outputs.into() }
 }
 
 fn message(answered: &[Answered], lang: Lang) -> String {
     let bad = answered.iter().find(|answered| answered.reply.ending.word() != "done");
     match (bad, lang) {
-        (Some(bad), _) => format!("{}: {}", word(bad.reply.ending.word(), lang), bad.reply.ending.message(lang.domain())),
+        (Some(bad), _) => {
+            format!("{}: {}", word(bad.reply.ending.word(), lang), bad.reply.ending.message(lang.domain()))
+        }
         (None, _) => word("done", lang).to_owned(),
     }
 }

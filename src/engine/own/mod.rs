@@ -186,7 +186,8 @@ impl Own {
             Err(error) => return failed("log_not_read", error.to_string()),
         };
         let last = stats.last.map_or(0, |seq| seq.0);
-        let first = last.saturating_sub(EXPORT_ROWS_MAX as u64).max(stats.first.map_or(0, |seq| seq.0.saturating_sub(1)));
+        let first =
+            last.saturating_sub(EXPORT_ROWS_MAX as u64).max(stats.first.map_or(0, |seq| seq.0.saturating_sub(1)));
         let write = async {
             tokio::fs::create_dir_all(&directory).await?;
             let mut file = tokio::io::BufWriter::new(tokio::fs::File::create(&part).await?);
@@ -227,8 +228,12 @@ impl Own {
     async fn shift(&self) -> Report {
         let now = clock::wall();
         let since = Wall(now.0 - SHIFT_MS);
-        let query =
-            Query { since: Some(since), kind: Some("settled".to_owned()), limit: Some(EXPORT_ROWS), ..Query::default() };
+        let query = Query {
+            since: Some(since),
+            kind: Some("settled".to_owned()),
+            limit: Some(EXPORT_ROWS),
+            ..Query::default()
+        };
         let settled = match self.log.query(query).await {
             Ok(settled) => settled,
             Err(error) => return failed("log_not_read", error.to_string()),

@@ -125,7 +125,8 @@ impl Watch {
                     last = output["value"].clone();
                     if let Some(value) = last.as_f64() {
                         (least, most) = (least.min(value), most.max(value));
-                        if self.above.is_some_and(|limit| value > limit) || self.below.is_some_and(|limit| value < limit)
+                        if self.above.is_some_and(|limit| value > limit)
+                            || self.below.is_some_and(|limit| value < limit)
                         {
                             met += 1;
                         }
@@ -137,7 +138,10 @@ impl Watch {
                 Report::Failed(failure) => {
                     failures += 1;
                     if failures >= FAILURES_MAX {
-                        return Finished::Failed(format!("{FAILURES_MAX} readings in a row failed: {}", failure.message));
+                        return Finished::Failed(format!(
+                            "{FAILURES_MAX} readings in a row failed: {}",
+                            failure.message
+                        ));
                     }
                 }
                 Report::Lost(loss) => {

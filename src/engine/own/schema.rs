@@ -7,7 +7,9 @@ use interlock_domain::id::ToolName;
 use interlock_domain::surface::contract::{Contract, Effect, Provenance, Visibility};
 use interlock_domain::surface::device::DeviceTable;
 use interlock_domain::surface::nature::{Class, Key, Keys, Risk};
-use interlock_domain::surface::tool::{Annotations, BadTool, Declaration, Declared, Definition, FILE_PATIENCE, Kind, Text, Tool};
+use interlock_domain::surface::tool::{
+    Annotations, BadTool, Declaration, Declared, Definition, FILE_PATIENCE, Kind, Text, Tool,
+};
 use serde_json::{Value, json};
 
 /// Their names.
@@ -44,9 +46,11 @@ const SHEETS: [Sheet; 5] = [
             ("reset", Risk::Operate),
         ],
         members: no_members,
-        output: || json!({ "type": "object", "properties": {
+        output: || {
+            json!({ "type": "object", "properties": {
             "alarms": { "type": "array", "items": { "type": "object" } },
-            "count": { "type": "integer" }, "standing": { "type": "integer" } } }),
+            "count": { "type": "integer" }, "standing": { "type": "integer" } } })
+        },
     },
     Sheet {
         name: "log",
@@ -57,9 +61,11 @@ const SHEETS: [Sheet; 5] = [
         ],
         actions: &[("view", Risk::Read), ("export", Risk::Operate)],
         members: no_members,
-        output: || json!({ "type": "object", "properties": {
+        output: || {
+            json!({ "type": "object", "properties": {
             "rows": { "oneOf": [{ "type": "array", "items": { "type": "object" } }, { "type": "integer" }] },
-            "file": { "type": "string" }, "first": { "type": "integer" } } }),
+            "file": { "type": "string" }, "first": { "type": "integer" } } })
+        },
     },
     Sheet {
         name: "report",
@@ -70,14 +76,19 @@ const SHEETS: [Sheet; 5] = [
         ],
         actions: &[("shift", Risk::Read)],
         members: no_members,
-        output: || json!({ "type": "object", "required": ["from", "to", "calls", "alarms", "tasks"], "properties": {
+        output: || {
+            json!({ "type": "object", "required": ["from", "to", "calls", "alarms", "tasks"], "properties": {
             "from": { "type": "string" }, "to": { "type": "string" }, "calls": { "type": "object" },
-            "calls_cut": { "type": "boolean" }, "alarms": { "type": "array" }, "tasks": { "type": "array" } } }),
+            "calls_cut": { "type": "boolean" }, "alarms": { "type": "array" }, "tasks": { "type": "array" } } })
+        },
     },
     Sheet {
         name: "system",
         title: ["This box", "本机"],
-        about: ["Processor load, disk space, network and version of this box.", "本机处理器负载、磁盘空间、网络与软件版本。"],
+        about: [
+            "Processor load, disk space, network and version of this box.",
+            "本机处理器负载、磁盘空间、网络与软件版本。",
+        ],
         actions: &[("cpu", Risk::Read), ("disk", Risk::Read), ("net", Risk::Read), ("version", Risk::Read)],
         members: no_members,
         output: || json!({ "type": "object" }),
@@ -142,7 +153,14 @@ fn declared(sheet: &Sheet) -> Result<Tool, BadTool> {
             };
             (contract, Keys { reads: Vec::new(), writes: vec![key()] })
         };
-        Declaration { class: Class::Safe, keys, risk, protective: false, contract: Arc::new(contract), patience: FILE_PATIENCE }
+        Declaration {
+            class: Class::Safe,
+            keys,
+            risk,
+            protective: false,
+            contract: Arc::new(contract),
+            patience: FILE_PATIENCE,
+        }
     };
     let verbs: BTreeMap<String, Declaration> =
         sheet.actions.iter().map(|(action, risk)| ((*action).to_owned(), declaration(action, *risk))).collect();

@@ -129,7 +129,8 @@ fn what_was_under_way_is_unknown_after_a_kill_and_a_person_settles_it() {
         let speaker = scope.spawn(move || {
             use std::io::{Read, Write};
             let mut stream = std::os::unix::net::UnixStream::connect(&daemon.socket).unwrap();
-            writeln!(stream, "{}", json!({ "v": 1, "id": 1, "verb": "say", "args": { "text": "启动一号泵" } })).unwrap();
+            writeln!(stream, "{}", json!({ "v": 1, "id": 1, "verb": "say", "args": { "text": "启动一号泵" } }))
+                .unwrap();
             // Nothing comes: the daemon dies first.
             let mut rest = String::new();
             let _ = stream.read_to_string(&mut rest);

@@ -26,7 +26,10 @@ fn a_wrong_configuration_is_refused_with_its_place() {
         ("version = 1\n[ask]\ntimeout = \"soon\"\n", "DIR/interlock.toml:3:11: ask.timeout: invalid type"),
         ("version = 1\n[ask]\ntimeout = 1\n", "DIR/interlock.toml:3:11: ask.timeout: 1 is outside 5 to 28800 seconds"),
         ("version = 1\n[policy]\nmode = \"free\"\n", "DIR/interlock.toml:3:8: policy.mode: there is no such mode"),
-        ("version = 1\n[mcp]\nlisten = \"0.0.0.0:80\"\n", "DIR/interlock.toml:3:10: mcp.listen: MCP listens on loopback"),
+        (
+            "version = 1\n[mcp]\nlisten = \"0.0.0.0:80\"\n",
+            "DIR/interlock.toml:3:10: mcp.listen: MCP listens on loopback",
+        ),
         ("version = 1\n[policy]\nallow = [\"Bash(\"]\n", "DIR/interlock.toml:3:10: policy.allow: rule"),
         ("version = 1\n[[device]]\nname = \"a\"\n", "DIR/interlock.toml:"),
         ("version = 1\n[commands]\nfiles = [\"none.toml\"]\n", "DIR/none.toml: No such file"),
@@ -59,7 +62,12 @@ fn bad_lines_on_the_socket_cost_only_themselves() {
         let mut answer = String::new();
         answers.read_line(&mut answer).unwrap();
         let answer: Value = serde_json::from_str(&answer).unwrap();
-        assert_eq!(answer["error"]["kind"], kind, "{:?}: {answer}", String::from_utf8_lossy(&line[..line.len().min(60)]));
+        assert_eq!(
+            answer["error"]["kind"],
+            kind,
+            "{:?}: {answer}",
+            String::from_utf8_lossy(&line[..line.len().min(60)])
+        );
     }
     writeln!(stream, "{}", json!({ "v": 1, "id": "last", "verb": "status" })).unwrap();
     let mut answer = String::new();
@@ -83,7 +91,8 @@ fn a_second_daemon_on_the_same_state_is_refused_and_names_the_first() {
 #[test]
 fn a_reload_counts_whole_or_not_at_all() {
     let daemon = Daemon::with("version = 1\n");
-    std::fs::write(daemon.path("interlock.toml"), "version = 1\n[policy]\ndeny = [\"Device(pump-2:start)\"]\n").unwrap();
+    std::fs::write(daemon.path("interlock.toml"), "version = 1\n[policy]\ndeny = [\"Device(pump-2:start)\"]\n")
+        .unwrap();
     let reloaded = daemon.cli(&["reload"]);
     assert_eq!(reloaded.status.code(), Some(0), "{reloaded:?}");
     let denied = daemon.say("启动二号泵");

@@ -63,18 +63,14 @@ impl Home {
         let listener = UnixDatagram::bind(&notify).unwrap();
         listener.set_read_timeout(Some(DEADLINE)).unwrap();
         let log = std::fs::File::create(self.path("log")).unwrap();
-        let child = self
-            .command(config)
-            .env("NOTIFY_SOCKET", &notify)
-            .stdout(Stdio::null())
-            .stderr(log)
-            .spawn()
-            .unwrap();
+        let child =
+            self.command(config).env("NOTIFY_SOCKET", &notify).stdout(Stdio::null()).stderr(log).spawn().unwrap();
         let socket = self.path("interlock.sock");
         let daemon = Daemon { child, home: Some(self.directory), socket };
         let mut message = [0; 4096];
         loop {
-            let length = listener.recv(&mut message).unwrap_or_else(|error| panic!("not ready: {error}\n{}", daemon.log()));
+            let length =
+                listener.recv(&mut message).unwrap_or_else(|error| panic!("not ready: {error}\n{}", daemon.log()));
             let text = String::from_utf8_lossy(&message[..length]);
             if text.lines().any(|line| line == "READY=1") {
                 return daemon;
@@ -119,7 +115,8 @@ impl Daemon {
         writeln!(stream, "{request}").unwrap();
         let mut items = Vec::new();
         for line in BufReader::new(stream).lines() {
-            let line: Value = serde_json::from_str(&line.unwrap_or_else(|e| panic!("{verb}: {e}\n{}", self.log()))).unwrap();
+            let line: Value =
+                serde_json::from_str(&line.unwrap_or_else(|e| panic!("{verb}: {e}\n{}", self.log()))).unwrap();
             assert_eq!(line["id"], 7);
             if let Some(item) = line.get("item") {
                 items.push(item.clone());

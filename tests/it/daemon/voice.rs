@@ -21,7 +21,14 @@ fn a_sentence_changes_a_register_that_another_client_reads_back() {
 fn what_is_forbidden_asked_or_told_changes_nothing() {
     let daemon = Daemon::start();
     let run = Register::of(&daemon, "pump-2", "run");
-    for sentence in ["不要启动二号泵", "二号泵启动了吗", "他说启动二号泵", "如果水位高了就启动二号泵", "昨天启动二号泵", "启动九号泵"] {
+    for sentence in [
+        "不要启动二号泵",
+        "二号泵启动了吗",
+        "他说启动二号泵",
+        "如果水位高了就启动二号泵",
+        "昨天启动二号泵",
+        "启动九号泵",
+    ] {
         let answer = daemon.say(sentence);
         assert_eq!((&answer["decision"], &answer["result"]), (&json!(null), &json!(null)), "{sentence}: {answer}");
         assert!(answer["evidence"].as_u64().is_some(), "{sentence}: {answer}");
