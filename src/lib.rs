@@ -8,9 +8,7 @@ pub mod config;
 pub mod engine;
 pub mod mcp;
 pub mod plant;
-pub mod sys;
-pub mod tool;
-
-pub mod bench;
 pub mod record;
 pub mod store;
+pub mod sys;
+pub mod tool;
