@@ -53,6 +53,8 @@ const MODULES: &[(&str, &[&str], &[&str])] = &[
     // The plant's process model is a file that a person may write: its mistakes are told as those of the configuration.
     ("plant", &["config"], &["tokio", "tokio_modbus", "toml", "serde"]),
     ("bench", &["engine", "store", "infer", "sys", "record"], &["tokio", "serde"]),
+    // The figures of the log stand beside raw SQLite, in one run.
+    ("bench", &["engine", "store", "infer", "sys", "record"], &["tokio", "rusqlite"]),
     (
         "cli",
         &["config", "control", "boot", "provider", "record", "store", "infer", "bench", "sys"],

@@ -3,3 +3,4 @@
 pub mod evidence;
 pub mod liveness;
 pub mod startup;
+

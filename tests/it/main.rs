@@ -10,6 +10,7 @@ use std::io::Write as _;
 use std::path::PathBuf;
 
 mod daemon;
+mod evidence;
 mod mcp;
 mod plant;
 mod supervision;
@@ -51,4 +52,3 @@ fn no_file_of_this_folder_is_forgotten() {
     assert!(forgotten.is_empty(), "tests/it/main.rs has no `mod` line for {forgotten:?}: their tests never run");
 }
 
-mod evidence;
