@@ -4,13 +4,16 @@
 //! ours beyond `domain`'s plain types: a rule that hid in here could not be tested without a kernel.
 #![expect(unsafe_code, reason = "the room for it; each block says why it holds")]
 
+pub mod child;
 pub mod clock;
 pub mod family;
 pub mod machine;
+pub mod notified;
 pub mod notify;
 pub mod peer;
 pub mod pidfd;
 pub mod proc;
+pub mod sentinel;
 pub mod signal;
 pub mod thread;
 pub mod wake;

@@ -188,6 +188,12 @@ impl Life {
         self.ended
     }
 
+    /// From when on its silence counts.
+    #[must_use]
+    pub fn judged_since(&self) -> Tick {
+        self.baseline
+    }
+
     /// The last looks at its counters, while it is a suspect.
     #[must_use]
     pub fn window(&self) -> Option<&Window> {
@@ -243,6 +249,7 @@ impl Life {
             (Hard::Gone, Some(Said::Panicked { text, place })) => {
                 Some(self.go(State::Dead, Cause::Panic, format!("{text} at {place}"), now))
             }
+            (Hard::Gone, Some(Said::Killed { text })) => Some(self.go(State::Dead, Cause::Killed, text.clone(), now)),
             (Hard::Gone, None) => {
                 let detail = "the thread ended without a completion record".to_owned();
                 Some(self.go(State::Dead, Cause::Vanished, detail, now))

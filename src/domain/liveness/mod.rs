@@ -12,5 +12,6 @@ pub mod cause;
 pub mod census;
 pub mod judge;
 pub mod lifecycle;
+pub mod rate;
 pub mod remedy;
 pub mod suspicion;

@@ -306,6 +306,44 @@ impl Slot {
         false
     }
 
+    /// A child process says that it is at work.
+    pub(super) fn told_beat(&self) {
+        self.pulse.beat_at.store(clock::coarse().0, Ordering::Relaxed);
+        self.pulse.beats.fetch_add(1, Ordering::Relaxed);
+        self.pulse.doing.store(BUSY, Ordering::Release);
+    }
+
+    /// A child process says how far it is.
+    pub(super) fn told_progress(&self, done: u64) {
+        let before = self.pulse.progress.load(Ordering::Relaxed);
+        if done < before {
+            self.refuse(&self.lies.backwards);
+        } else if done > before || self.pulse.progress_at.load(Ordering::Relaxed) == 0 {
+            self.pulse.progress.store(done, Ordering::Relaxed);
+            self.pulse.progress_at.store(clock::coarse().0.max(1), Ordering::Release);
+        }
+    }
+
+    /// Nothing is due from it until it says otherwise.
+    pub(super) fn told_idle(&self) {
+        self.pulse.doing.store(IDLE, Ordering::Release);
+    }
+
+    /// Somebody else knows how it is watched: a child process has no thread of ours.
+    pub(super) fn watched(&self, pid: i32, deaths: Deaths) {
+        self.tid.store(pid, Ordering::Release);
+        self.linked.store(deaths as u8, Ordering::Release);
+    }
+
+    pub(super) fn beats(&self) -> u64 {
+        self.pulse.beats.load(Ordering::Relaxed)
+    }
+
+    /// Leaves a last word in its name.
+    pub(super) fn leave(&self, said: Said) {
+        self.said.get_or_init(|| said);
+    }
+
     /// Leaves the last word. Only the first one counts.
     pub(super) fn finish(&self, finished: Finished) {
         let (outcome, text, output) = match finished {
@@ -520,6 +558,16 @@ impl Heart {
         }
     }
 
+    /// The last word of an adopted thread, whose end it is. Whether it counted.
+    pub fn finish(self, finished: Finished) -> bool {
+        if OWN.get() != self.slot.token {
+            return self.slot.refuse(&self.slot.lies.wrong_thread);
+        }
+        self.slot.finish(finished);
+        self.slot.unregister();
+        true
+    }
+
     /// Whose life it is.
     #[must_use]
     pub fn key(&self) -> Option<WorkerKey> {
@@ -529,7 +577,7 @@ impl Heart {
     /// How many beats have counted.
     #[must_use]
     pub fn beats(&self) -> u64 {
-        self.slot.pulse.beats.load(Ordering::Relaxed)
+        self.slot.beats()
     }
 }
 
