@@ -116,9 +116,9 @@ fn a_stuck_worker_is_asked_given_up_and_replaced_and_the_old_one_cannot_act() {
     drop(hold);
     assert_eq!(heard.recv_timeout(PATIENCE).unwrap(), (false, true, false));
     // The old life ends under its own name, and the new one lives on.
-    let told = story(&world, key.task, |notice| notice.to.is_some_and(|to| !to.is_living()));
-    assert_eq!(told, [(1, Some(State::Stopped), Cause::Success)]);
-    assert_eq!(world.row(WorkerKey { generation: 2, ..key }).state, State::Running);
+    let told = story(&world, key.task, |notice| notice.key == Some(key));
+    assert_eq!(told.last(), Some(&(1, Some(State::Stopped), Cause::Success)));
+    assert!(world.row(WorkerKey { generation: 2, ..key }).state.is_living());
 }
 
 #[test]

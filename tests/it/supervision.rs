@@ -60,6 +60,11 @@ impl World {
         left
     }
 
+    /// Whether so much of the time of the test is over.
+    pub(crate) fn spent(&self, time: Duration) -> bool {
+        PATIENCE - self.left() >= time
+    }
+
     pub(crate) fn spawn(&self, spec: TaskSpec, work: impl FnOnce(Heart) -> Finished + Send + 'static) -> WorkerKey {
         self.supervisor.spawn(spec, work).wait(self.left()).unwrap().unwrap()
     }

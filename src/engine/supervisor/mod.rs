@@ -13,6 +13,7 @@ mod ladder;
 mod link;
 mod outbox;
 mod patrol;
+mod probe;
 mod serve;
 mod spec;
 mod watchdog;
@@ -34,6 +35,7 @@ use tokio::sync::oneshot;
 pub use ask::{Ask, NoAnswer};
 pub use heart::{Finished, Heart};
 pub use link::Tier;
+pub use probe::runtime_probe;
 pub use spec::{Again, ChildSpec, ForeignAgain, Once, SpawnRefused, TaskError, TaskRow, TaskSpec};
 pub use watchdog::{Vital, Watchdog};
 

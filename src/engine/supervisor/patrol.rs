@@ -41,6 +41,8 @@ const SCAN_GAP_MIN: Duration = Duration::from_millis(5);
 const OFFER_AGAIN: Duration = Duration::from_millis(20);
 /// How long the mark of the panic hook excuses a silence: a backtrace takes its time, but not for ever.
 const DYING_MAX: Duration = Duration::from_secs(10);
+/// The least lateness that counts as a gap, for scans that are shorter: below it, it is the scheduler's daily noise.
+const GAP_MIN: Duration = Duration::from_millis(250);
 /// The nice value that the supervisor asks for: it must run on a machine that starves its workers.
 const NICE: i32 = -10;
 
@@ -336,7 +338,7 @@ impl Patrol {
     /// One complete look at everybody.
     fn scan(&mut self, now: Tick) {
         let since = now.since(self.last_scan);
-        if since > self.limits.scan * 2 {
+        if since > self.limits.scan + self.limits.scan.max(GAP_MIN) {
             self.gap(since, now);
         }
         self.last_scan = now;
