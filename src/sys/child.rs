@@ -87,10 +87,17 @@ impl Process {
 
     /// Reaps it once it is gone, and what is left of its group with it. None while it runs.
     pub fn reap(&mut self) -> Option<Exit> {
+        if self.is_gone() {
+            self.kill_group();
+        }
+        self.reap_alone()
+    }
+
+    /// Reaps it once it is gone, and leaves its group as it is.
+    pub fn reap_alone(&mut self) -> Option<Exit> {
         if !self.is_gone() {
             return None;
         }
-        self.kill_group();
         let status = self.child.try_wait().ok()??;
         Some(status.code().map_or(Exit::Signal(status.signal().unwrap_or(0)), Exit::Code))
     }

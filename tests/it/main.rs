@@ -3,3 +3,4 @@
 mod causes;
 mod remedies;
 mod supervision;
+mod watch;

@@ -9,8 +9,8 @@ use interlock_domain::id::{TaskId, WorkerKey};
 use interlock_domain::liveness::lifecycle::{Outcome, Said};
 use interlock_domain::time::Tick;
 
-use super::heart::{Deaths, Slot};
 use super::patrol::{Body, EAR, Patrol};
+use super::slot::{Deaths, Slot};
 use super::spec::{ChildSpec, SpawnRefused, TaskSpec};
 use super::{Reply, Request};
 use crate::sys::child::{self, Exit, Process};

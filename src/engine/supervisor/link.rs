@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io::{Read, Seek};
 use std::os::fd::OwnedFd;
 
-use super::heart::Deaths;
+use super::slot::Deaths;
 use crate::sys::sentinel::Sentinel;
 use crate::sys::{pidfd, thread};
 

@@ -11,10 +11,12 @@ mod children;
 mod heart;
 mod ladder;
 mod link;
+mod notes;
 mod outbox;
 mod patrol;
 mod probe;
 mod serve;
+mod slot;
 mod spec;
 mod watchdog;
 mod worker;
@@ -40,7 +42,7 @@ pub use spec::{Again, ChildSpec, ForeignAgain, Once, SpawnRefused, TaskError, Ta
 pub use watchdog::{Vital, Watchdog};
 
 use children::Launched;
-use heart::Slot;
+use slot::Slot;
 use spec::Work;
 
 use crate::sys::notified::Ear;
@@ -200,7 +202,7 @@ impl Supervisor {
         if tier == Tier::Pidfd && best != Tier::Pidfd {
             return Err(StartError::NoTier(tier));
         }
-        heart::install_panic_hook();
+        slot::install_panic_hook();
         crate::sys::pidfd::raise_descriptor_limit();
         let waiter = Waiter::new().map_err(StartError::NoDescriptors)?;
         let ear = Ear::open().map_err(StartError::NoDescriptors)?;

@@ -13,9 +13,9 @@ use interlock_domain::liveness::suspicion::History;
 use interlock_domain::time::Tick;
 
 use super::Request;
-use super::heart::{Deaths, Slot};
 use super::ladder::Anew;
 use super::patrol::{Body, Hot, Patrol, Row};
+use super::slot::{Deaths, Slot};
 use super::spec::{SpawnRefused, TaskError, TaskRow, TaskSpec, Work};
 use super::worker;
 use crate::sys::{clock, machine};

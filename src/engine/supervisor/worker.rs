@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::heart::{Finished, Heart, Slot};
+use super::heart::{Finished, Heart};
 use super::link::{Link, Tier};
+use super::slot::Slot;
 use super::spec::{TaskSpec, Work};
 use crate::sys::thread::{self, Thread};
 use crate::sys::wake::Bell;
