@@ -50,6 +50,16 @@ pub fn resident_bytes() -> Option<u64> {
     Some(pages * page_size())
 }
 
+/// The resident memory of another process, bytes.
+///
+/// # Errors
+/// When it is gone, or is not ours to look at.
+pub fn resident_bytes_of(pid: u32) -> io::Result<u64> {
+    let statm = fs::read_to_string(format!("/proc/{pid}/statm"))?;
+    let pages = statm.split_ascii_whitespace().nth(1).and_then(|pages| pages.parse::<u64>().ok());
+    pages.map(|pages| pages * page_size()).ok_or_else(|| io::Error::other("statm cannot be read"))
+}
+
 /// Runnable and waiting tasks on average over one, five and fifteen minutes.
 #[must_use]
 pub fn load() -> Option<[f64; 3]> {

@@ -6,10 +6,15 @@
 
 pub mod child;
 pub mod clock;
+pub mod entry;
 pub mod family;
+pub mod interfaces;
 pub mod machine;
 pub mod notified;
 pub mod notify;
+pub mod offspring;
+pub mod open;
+pub mod paths;
 pub mod peer;
 pub mod pidfd;
 pub mod proc;

@@ -1,0 +1,236 @@
+//! `tools/call`: from the request to the result, with all that can happen in between.
+//!
+//! Five things race: the end of the call, the client's answer to a question, what the tool sends up, the client's
+//! patience, and its going away. Whoever comes first is served; nothing that the engine was told is ever taken back
+//! except by a cancellation, and a cancellation always reaches the engine.
+
+use interlock_domain::id::{RunId, ToolName};
+use serde_json::{Map, Value, json};
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::{Instant, timeout_at};
+
+use crate::agents::ask::{self, Asking, Call, Heard};
+use crate::agents::core::{Core, Ctx, Fault, stopping};
+use crate::agents::engine::{
+    Answer, EngineRequest, NotAsked, QuestionView, ReplyView, Submitted, UPWARD_LEN_MAX, Upward,
+};
+use crate::agents::outcome;
+use crate::mcp::era::{self, Era};
+use crate::mcp::rpc::{self, Request, RpcError};
+
+/// Carries out one `tools/call`.
+///
+/// # Errors
+/// A protocol error for parameters that do not fit or a tool that does not exist, and when the client went away. A
+/// call that was refused, failed, or has an unknown outcome is a result, not an error.
+pub async fn call(core: &Core, request: Request, ctx: &mut Ctx) -> Result<Value, Fault> {
+    let digest = Call::of(&request.method, &request.params);
+    let (tool, args) = read(request.params)?;
+    let run = core.run(ctx).await?;
+    let result = carry_out(core, ctx, &digest, run, tool, args).await;
+    match ctx.era {
+        Era::Legacy => {}
+        Era::Modern => core.engine.tell(EngineRequest::CloseRun(run)).await,
+    }
+    result
+}
+
+fn read(mut params: Map<String, Value>) -> Result<(ToolName, Value), RpcError> {
+    let name = match params.get("name") {
+        Some(Value::String(name)) => name,
+        _ => return Err(RpcError::new(rpc::INVALID_PARAMS, "\"name\" is a string")),
+    };
+    let tool = ToolName::new(name).map_err(|why| RpcError::new(rpc::INVALID_PARAMS, format!("unknown tool: {why}")))?;
+    match params.remove("arguments") {
+        None | Some(Value::Null) => Ok((tool, json!({}))),
+        Some(args @ Value::Object(_)) => Ok((tool, args)),
+        Some(_) => Err(RpcError::new(rpc::INVALID_PARAMS, "\"arguments\" is an object")),
+    }
+}
+
+/// What the questions that are out are for.
+enum Purpose {
+    /// The gate's own.
+    Gate(QuestionView),
+    /// The tool's.
+    Tool(oneshot::Sender<Result<Vec<(String, Value)>, NotAsked>>),
+}
+
+async fn carry_out(
+    core: &Core,
+    ctx: &mut Ctx,
+    digest: &Call,
+    run: RunId,
+    tool: ToolName,
+    args: Value,
+) -> Result<Value, Fault> {
+    let (up, mut from_tool) = mpsc::channel(UPWARD_LEN_MAX);
+    let name = tool.as_str().to_owned();
+    let Submitted { call, question, mut reply } = match core.engine.submit(run, tool, args, up).await {
+        Ok(submitted) => submitted,
+        Err(why) => return Ok(outcome::not_submitted(&name, why)?),
+    };
+    let cancel = ctx.cancel.clone();
+    let mut asking: Option<(Asking, Purpose)> = None;
+    let mut patience: Option<(Instant, QuestionView)> = None;
+    let mut end: Option<Option<ReplyView>> = None;
+    let mut tool_is_there = true;
+    if let Some(question) = question {
+        tell_of(ctx, &question);
+        let form = if era::shows_forms(&ctx.capabilities) {
+            ask::ask(core, ctx, digest, vec![ask::form(&question)]).await.ok()
+        } else {
+            None
+        };
+        match form {
+            Some(form) => asking = Some((form, Purpose::Gate(question))),
+            None => patience = Some((Instant::now() + core.settings.question_wait, question)),
+        }
+    }
+    loop {
+        // A parked call has nobody to answer to until its client comes back, even when it has ended meanwhile.
+        if end.is_some() && ctx.out.is_some() {
+            if let Some((asking, _)) = asking.take() {
+                asking.withdraw(core, ctx);
+            }
+            return match end.take().flatten() {
+                Some(reply) => Ok(outcome::result(call, reply)?),
+                None => Err(stopping().into()),
+            };
+        }
+        tokio::select! {
+            biased;
+            () = cancel.cancelled() => {
+                if let Some((asking, _)) = asking.take() {
+                    asking.withdraw(core, ctx);
+                }
+                core.engine.tell(EngineRequest::Cancel(call)).await;
+                return Err(Fault::Cancelled);
+            }
+            ended = &mut reply, if end.is_none() => {
+                // What the tool sent before it ended comes before its end.
+                while let Ok(sent) = from_tool.try_recv() {
+                    pass_on(ctx, sent);
+                }
+                end = Some(ended.ok());
+            }
+            heard = heard(&mut asking), if asking.is_some() => {
+                if let Some((asked, purpose)) = asking.take() {
+                    let next = took(core, ctx, digest, asked, heard, purpose).await;
+                    match next {
+                        Next::Asking(again) => asking = Some(again),
+                        Next::Patience(question) => {
+                            patience = Some((Instant::now() + core.settings.question_wait, question));
+                        }
+                        Next::On => {}
+                        // Its client never came back: there is nobody left to work for.
+                        Next::Gone => {
+                            core.engine.tell(EngineRequest::Cancel(call)).await;
+                            return Err(Fault::Cancelled);
+                        }
+                    }
+                }
+            }
+            sent = from_tool.recv(), if tool_is_there && asking.is_none() => match sent {
+                Some(sent) => asking = upward(core, ctx, digest, sent).await,
+                None => tool_is_there = false,
+            },
+            question = run_out(&patience), if patience.is_some() => {
+                return Ok(outcome::waiting(call, question));
+            }
+        }
+    }
+}
+
+/// Tells a client that cannot show a form, but reads logs, that a person is waited for.
+fn tell_of(ctx: &Ctx, question: &QuestionView) {
+    let data = json!({
+        "question": question.id.to_string(),
+        "kind": question.kind.as_str(),
+        "text": question.text_en,
+        "text_zh": question.text_zh,
+    });
+    ctx.log("notice", Some("interlock.gate"), &data);
+}
+
+async fn heard(asking: &mut Option<(Asking, Purpose)>) -> Heard {
+    match asking {
+        Some((asking, _)) => asking.heard().await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn run_out(patience: &Option<(Instant, QuestionView)>) -> &QuestionView {
+    match patience {
+        Some((until, question)) => {
+            // Nothing comes from `pending`: this is a wait until the instant, and can be dropped and begun again.
+            let _elapsed = timeout_at(*until, std::future::pending::<()>()).await;
+            question
+        }
+        None => std::future::pending().await,
+    }
+}
+
+enum Next {
+    /// Questions are still out.
+    Asking((Asking, Purpose)),
+    /// The person did not say; somebody else may.
+    Patience(QuestionView),
+    /// The call goes on.
+    On,
+    /// There is no client any more.
+    Gone,
+}
+
+async fn took(core: &Core, ctx: &mut Ctx, digest: &Call, asked: Asking, heard: Heard, purpose: Purpose) -> Next {
+    match (ask::take_in(core, ctx, digest, asked, heard).await, purpose) {
+        (Ok(Err(again)), purpose) => Next::Asking((again, purpose)),
+        (Err(_), _) if ctx.out.is_none() => Next::Gone,
+        (Ok(Ok(answers)), Purpose::Gate(question)) => match ask::decision(&answers) {
+            Some(answer @ (Answer::Allow | Answer::Deny)) => {
+                let by = ctx.client.label();
+                core.engine.tell(EngineRequest::Answer { question: question.id, answer, by }).await;
+                Next::On
+            }
+            None => Next::Patience(question),
+        },
+        (Err(_), Purpose::Gate(question)) => Next::Patience(question),
+        (told, Purpose::Tool(reply)) => {
+            let told = match told {
+                Ok(Ok(answers)) => Ok(answers),
+                Ok(Err(_)) => Err(NotAsked::NoAnswer),
+                Err(why) => Err(why),
+            };
+            // Fails when the tool has ended meanwhile; then its end is what comes next.
+            let _gone = reply.send(told);
+            Next::On
+        }
+    }
+}
+
+/// Passes on what needs no answer. A question is turned down: its tool has ended and does not wait any more.
+fn pass_on(ctx: &Ctx, sent: Upward) {
+    match sent {
+        Upward::Progress { progress, total, message } => ctx.progress(progress, total, message.as_deref()),
+        Upward::Log { level, logger, data } => ctx.log(&level, logger.as_deref(), &data),
+        Upward::Ask { reply, .. } => {
+            let _gone = reply.send(Err(NotAsked::NoAnswer));
+        }
+    }
+}
+
+async fn upward(core: &Core, ctx: &mut Ctx, digest: &Call, sent: Upward) -> Option<(Asking, Purpose)> {
+    match sent {
+        said @ (Upward::Progress { .. } | Upward::Log { .. }) => {
+            pass_on(ctx, said);
+            None
+        }
+        Upward::Ask { asks, reply } => match ask::ask(core, ctx, digest, asks).await {
+            Ok(asking) => Some((asking, Purpose::Tool(reply))),
+            Err(why) => {
+                let _gone = reply.send(Err(why));
+                None
+            }
+        },
+    }
+}
