@@ -4,11 +4,13 @@
 //! ours beyond `domain`'s plain types: a rule that hid in here could not be tested without a kernel.
 #![expect(unsafe_code, reason = "the room for it; each block says why it holds")]
 
+pub mod child;
 pub mod clock;
 pub mod entry;
 pub mod family;
 pub mod interfaces;
 pub mod machine;
+pub mod notified;
 pub mod notify;
 pub mod offspring;
 pub mod open;
@@ -16,6 +18,7 @@ pub mod paths;
 pub mod peer;
 pub mod pidfd;
 pub mod proc;
+pub mod sentinel;
 pub mod signal;
 pub mod thread;
 pub mod wake;

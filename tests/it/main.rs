@@ -5,6 +5,10 @@
 //! says so with [`skipped`] and returns: `cargo xtask test` lists those by name.
 #![cfg(test)]
 
+mod causes;
+mod remedies;
+mod supervision;
+mod watch;
 use std::fs::OpenOptions;
 use std::io::Write as _;
 use std::path::PathBuf;

@@ -23,27 +23,27 @@ use serde_json::{Value, json};
 use State::{Cleaned, Dead, Running, Stopped, Zombie};
 
 /// The longest that any test waits in all, on a machine that does much else.
-const PATIENCE: Duration = Duration::from_secs(60);
-const SCAN: Duration = Duration::from_millis(20);
-const TAU: Duration = Duration::from_millis(200);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const SCAN: Duration = Duration::from_millis(20);
+pub(crate) const TAU: Duration = Duration::from_millis(200);
 
-fn settings() -> Settings {
+pub(crate) fn settings() -> Settings {
     Settings { limits: Limits { tau: TAU, scan: SCAN, scans: 2 }, ..Settings::default() }
 }
 
 /// A supervisor with everything that it said so far.
-struct World {
-    supervisor: Supervisor,
-    notices: Receiver<Notice>,
+pub(crate) struct World {
+    pub(crate) supervisor: Supervisor,
+    pub(crate) notices: Receiver<Notice>,
     deadline: Instant,
 }
 
 impl World {
-    fn new(settings: Settings) -> World {
+    pub(crate) fn new(settings: Settings) -> World {
         World::with_room(settings, 10_000)
     }
 
-    fn with_room(settings: Settings, room: usize) -> World {
+    pub(crate) fn with_room(settings: Settings, room: usize) -> World {
         let (sender, notices) = sync_channel(room);
         let offer = move |notice| {
             sender.try_send(notice).map_err(|error| match error {
@@ -54,32 +54,37 @@ impl World {
         World { supervisor, notices, deadline: Instant::now() + PATIENCE }
     }
 
-    fn left(&self) -> Duration {
+    pub(crate) fn left(&self) -> Duration {
         let left = self.deadline.saturating_duration_since(Instant::now());
         assert!(!left.is_zero(), "the deadline of the test passed; tasks: {:#?}", self.list());
         left
     }
 
-    fn spawn(&self, spec: TaskSpec, work: impl FnOnce(Heart) -> Finished + Send + 'static) -> WorkerKey {
+    /// Whether so much of the time of the test is over.
+    pub(crate) fn spent(&self, time: Duration) -> bool {
+        PATIENCE - self.left() >= time
+    }
+
+    pub(crate) fn spawn(&self, spec: TaskSpec, work: impl FnOnce(Heart) -> Finished + Send + 'static) -> WorkerKey {
         self.supervisor.spawn(spec, work).wait(self.left()).unwrap().unwrap()
     }
 
     /// A worker that does what it is told, one word at a time, and nothing in between.
-    fn puppet(&self) -> (WorkerKey, Sender<Word>) {
+    pub(crate) fn puppet(&self) -> (WorkerKey, Sender<Word>) {
         let (strings, words) = channel();
         (self.spawn(TaskSpec::new("puppet", "does what it is told"), move |heart| obey(&heart, &words)), strings)
     }
 
-    fn list(&self) -> Vec<TaskRow> {
+    pub(crate) fn list(&self) -> Vec<TaskRow> {
         self.supervisor.list().wait(PATIENCE).unwrap()
     }
 
-    fn row(&self, key: WorkerKey) -> TaskRow {
+    pub(crate) fn row(&self, key: WorkerKey) -> TaskRow {
         self.list().into_iter().find(|row| row.key == key).unwrap()
     }
 
     /// The next notice about `key` that `wanted` takes, and all that came before it.
-    fn until(&self, key: WorkerKey, wanted: impl Fn(&Notice) -> bool) -> (Vec<Notice>, Notice) {
+    pub(crate) fn until(&self, key: WorkerKey, wanted: impl Fn(&Notice) -> bool) -> (Vec<Notice>, Notice) {
         let mut before = Vec::new();
         loop {
             match self.notices.recv_timeout(self.left()) {
@@ -91,16 +96,16 @@ impl World {
         }
     }
 
-    fn until_state(&self, key: WorkerKey, state: State) -> Notice {
+    pub(crate) fn until_state(&self, key: WorkerKey, state: State) -> Notice {
         self.until(key, |notice| notice.kind == Kind::Lifecycle && notice.to == Some(state)).1
     }
 
-    fn until_cause(&self, key: WorkerKey, cause: Cause) -> Notice {
+    pub(crate) fn until_cause(&self, key: WorkerKey, cause: Cause) -> Notice {
         self.until(key, |notice| notice.cause == cause).1
     }
 
     /// Waits for so many complete scans.
-    fn scans(&self, count: u64) {
+    pub(crate) fn scans(&self, count: u64) {
         let until = self.supervisor.figures().scans + count;
         while self.supervisor.figures().scans < until {
             std::thread::park_timeout(SCAN.min(self.left()));
@@ -116,7 +121,7 @@ impl Drop for World {
     }
 }
 
-enum Word {
+pub(crate) enum Word {
     Beat,
     Progress(u64),
     Finish(Finished),
@@ -127,7 +132,7 @@ enum Word {
     Idle,
 }
 
-fn obey(heart: &Heart, words: &Receiver<Word>) -> Finished {
+pub(crate) fn obey(heart: &Heart, words: &Receiver<Word>) -> Finished {
     while let Ok(word) = words.recv() {
         match word {
             Word::Beat => {

@@ -152,10 +152,11 @@ impl Window {
         let cpu_ns = to.cpu_ns.saturating_sub(from.cpu_ns);
         let voluntary = to.voluntary.saturating_sub(from.voluntary);
         let counted = to.delay_ns.saturating_sub(from.delay_ns);
-        // A wait for the CPU is counted when it ends: a thread that was runnable at both ends and never slept has
-        // waited for all the time in which it did not run.
-        let runnable = from.state == ThreadState::Runnable && to.state == ThreadState::Runnable && voluntary == 0;
-        let delay_ns = if runnable { counted.max(over_ns.saturating_sub(cpu_ns)) } else { counted };
+        // A wait for the CPU is counted when it ends: a thread that is runnable and did not go to sleep in the window has
+        // waited for all the time in which it did not run. (One that slept since before the window and was just woken
+        // looks the same; the next look tells.)
+        let waits = to.state == ThreadState::Runnable && voluntary == 0;
+        let delay_ns = if waits { counted.max(over_ns.saturating_sub(cpu_ns)) } else { counted };
         let involuntary = to.involuntary.saturating_sub(from.involuntary);
         Change { over, cpu_ns, delay_ns, voluntary, involuntary }
     }

@@ -83,6 +83,24 @@ impl Census {
         Ok(key)
     }
 
+    /// The next life of a task whose newest one has ended or was given up.
+    ///
+    /// # Errors
+    /// When as many run as may; one that was given up and is still there counts.
+    pub fn rebirth(&mut self, task: TaskId, limits: Limits, now: Tick) -> Result<Option<WorkerKey>, TooMany> {
+        let Some(newest) = self.newest(task) else { return Ok(None) };
+        if newest.state().is_living() && !newest.is_abandoned() {
+            return Ok(None);
+        }
+        if self.living >= self.living_max {
+            return Err(TooMany { living: self.living, max: self.living_max });
+        }
+        let key = WorkerKey { task, generation: newest.key().generation + 1 };
+        self.living += 1;
+        self.lives.insert(key, Life::new(key, limits, now));
+        Ok(Some(key))
+    }
+
     /// Takes back a birth of which nobody has heard: its thread could not be made. The number stays used.
     pub fn unborn(&mut self, key: WorkerKey) {
         if self.lives.remove(&key).is_some_and(|life| life.state().is_living()) {
@@ -239,6 +257,24 @@ mod tests {
         end(&mut census, key, Tick(1));
         assert_eq!(census.clean(TaskId(1), Tick(2)).unwrap().len(), 1);
         assert_eq!(census.clean(TaskId(1), Tick(3)).unwrap().len(), 0);
+    }
+
+    #[test]
+    fn a_task_has_one_life_after_another() {
+        let mut census = Census::new(TaskId(1), 2, KEEP);
+        let first = census.birth(Limits::default(), Tick(0)).unwrap();
+        assert_eq!(census.rebirth(TaskId(1), Limits::default(), Tick(1)), Ok(None), "the first one lives");
+        assert_eq!(census.rebirth(TaskId(9), Limits::default(), Tick(1)), Ok(None), "nobody has that number");
+        end(&mut census, first, Tick(1));
+        let second = census.rebirth(TaskId(1), Limits::default(), Tick(2)).unwrap().unwrap();
+        assert_eq!(second, WorkerKey { task: TaskId(1), generation: 2 });
+        census.life_mut(second).unwrap().abandon(Tick(3));
+        let third = census.rebirth(TaskId(1), Limits::default(), Tick(4)).unwrap().unwrap();
+        assert_eq!(third.generation, 3);
+        census.life_mut(third).unwrap().abandon(Tick(5));
+        let full = census.rebirth(TaskId(1), Limits::default(), Tick(6));
+        assert_eq!(full, Err(TooMany { living: 2, max: 2 }), "two given up are still there");
+        assert_eq!(census.newest(TaskId(1)).map(Life::key), Some(third));
     }
 
     #[test]

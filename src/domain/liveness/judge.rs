@@ -118,6 +118,17 @@ pub struct Life {
     seen_since: Tick,
     window: Option<Window>,
     half_noted: bool,
+    /// What it was stuck at when it became a ZOMBIE: only a change of this lets it return.
+    stuck_at: Option<StuckAt>,
+}
+
+/// What has to change before a ZOMBIE is believed to be back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum StuckAt {
+    /// This beat and this progress.
+    Work(Tick, u64),
+    /// The phase that was entered then.
+    Phase(Tick),
 }
 
 impl Life {
@@ -140,6 +151,7 @@ impl Life {
             seen_since: now,
             window: None,
             half_noted: false,
+            stuck_at: None,
         }
     }
 
@@ -186,6 +198,12 @@ impl Life {
     #[must_use]
     pub fn ended(&self) -> Option<Tick> {
         self.ended
+    }
+
+    /// From when on its silence counts.
+    #[must_use]
+    pub fn judged_since(&self) -> Tick {
+        self.baseline
     }
 
     /// The last looks at its counters, while it is a suspect.
@@ -243,6 +261,7 @@ impl Life {
             (Hard::Gone, Some(Said::Panicked { text, place })) => {
                 Some(self.go(State::Dead, Cause::Panic, format!("{text} at {place}"), now))
             }
+            (Hard::Gone, Some(Said::Killed { text })) => Some(self.go(State::Dead, Cause::Killed, text.clone(), now)),
             (Hard::Gone, None) => {
                 let detail = "the thread ended without a completion record".to_owned();
                 Some(self.go(State::Dead, Cause::Vanished, detail, now))
@@ -263,6 +282,8 @@ impl Life {
             Doing::Busy => self.find_busy(sample, now),
         };
         match (self.state, found) {
+            // Time that was forgiven is no sign of life.
+            (State::Zombie, Finding::Well(_)) if self.stuck_at == Some(StuckAt::of(sample)) => None,
             (State::Zombie, Finding::Well(cause)) => {
                 let cause = cause.unwrap_or(Cause::RecoveredBeat);
                 let silent = now.since(self.seen_since);
@@ -273,6 +294,7 @@ impl Life {
             }
             (State::Running, Finding::Silent(cause)) => {
                 let detail = self.describe(sample, now);
+                self.stuck_at = Some(StuckAt::of(sample));
                 Some(self.go(State::Zombie, cause, detail, now))
             }
             // "Not known" is no news about a ZOMBIE whose cause was known.
@@ -498,6 +520,15 @@ impl Life {
             self.window = None;
         }
         Notice { key: Some(self.key), kind: Kind::Lifecycle, from: Some(from), to: Some(to), cause, detail, at }
+    }
+}
+
+impl StuckAt {
+    fn of(sample: &Sample<'_>) -> StuckAt {
+        match sample.doing {
+            Doing::Phase(phase) => StuckAt::Phase(phase.began),
+            Doing::Busy | Doing::Idle | Doing::Paused => StuckAt::Work(sample.beat_at, sample.progress),
+        }
     }
 }
 

@@ -200,6 +200,26 @@ fn time_in_which_the_supervisor_did_not_run_counts_against_nobody() {
 }
 
 #[test]
+fn forgiven_time_does_not_bring_a_zombie_back() {
+    let mut life = Life::new(KEY, LIMITS, ms(0));
+    let found = run(&mut life, &[(1000, busy(0, None)), (5000, busy(0, None))]);
+    assert_eq!(found, [(5000, Some(R), Some(Z), Cause::NoBeat)]);
+    life.rebaseline(ms(65_000));
+    assert_eq!(run(&mut life, &[(65_000, busy(0, None)), (66_000, busy(0, None))]), []);
+    assert_eq!(run(&mut life, &[(67_000, busy(66_500, None))]), [(67_000, Some(Z), Some(R), Cause::RecoveredBeat)]);
+
+    let phase = |beat| Sample {
+        doing: Doing::Phase(Phase { began: ms(0), limit: Duration::from_secs(2), external: false }),
+        ..busy(beat, None)
+    };
+    let mut life = Life::new(KEY, LIMITS, ms(0));
+    assert_eq!(run(&mut life, &[(2000, phase(1900))]), [(2000, Some(R), Some(Z), Cause::PhaseOverrun)]);
+    life.rebaseline(ms(65_000));
+    assert_eq!(run(&mut life, &[(65_100, phase(65_000))]), [], "beats inside the phase do not end it");
+    assert_eq!(run(&mut life, &[(66_000, busy(65_900, None))]), [(66_000, Some(Z), Some(R), Cause::RecoveredBeat)]);
+}
+
+#[test]
 fn paused_is_shown_from_the_asking_on_and_ended_by_resume() {
     let mut life = Life::new(KEY, LIMITS, ms(0));
     assert_eq!(life.pause(ms(100)).map(|notice| notice.cause), Some(Cause::Paused));

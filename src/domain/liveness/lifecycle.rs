@@ -114,6 +114,11 @@ pub enum Said {
         /// `file:line:column, thread NAME`.
         place: String,
     },
+    /// The process of the worker was ended by a signal.
+    Killed {
+        /// Which, and by whom where this is known.
+        text: String,
+    },
 }
 
 macro_rules! causes {
@@ -155,6 +160,12 @@ causes! {
     StopAsked = "STOP_ASKED",
     /// Silent for half of tau; what the thread waits in is noted already (as Android does before an ANR).
     HalfTau = "HALF_TAU",
+    /// Its silence is unusual for this very worker, long before tau (phi-accrual).
+    Suspicious = "SUSPICIOUS",
+    /// Fewer or more beats than it declared.
+    BeatRate = "BEAT_RATE",
+    /// A task that it declared to need died of a panic: what they share may be half done.
+    DependencyPoisoned = "DEPENDENCY_POISONED",
     // Of a ZOMBIE.
     /// Silent, and the window is too short or the counters do not tell why.
     NoBeat = "NO_BEAT",
@@ -207,6 +218,12 @@ causes! {
     SupervisorGap = "SUPERVISOR_GAP",
     /// A worker could not be started.
     SpawnRefused = "SPAWN_REFUSED",
+    /// Restarted too often: nothing more is done until a person looks.
+    RestartHeld = "RESTART_HELD",
+    /// Restarted too often, and the daemon cannot do without it: the process ends.
+    Escalated = "ESCALATED",
+    /// The wall clock was set. No deadline is counted in it.
+    ClockStep = "CLOCK_STEP",
     /// Notices were dropped because nobody took them.
     NoticesLost = "NOTICES_LOST",
     /// The watchdog is not fed, because this vital part does not advance.

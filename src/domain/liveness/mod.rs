@@ -8,9 +8,12 @@
 //! progress) and a hard one (the operating system's word on the thread). What goes beyond the paper: the cause of a
 //! silence, starvation told from death, a supervisor that was itself late.
 
+pub mod advice;
 pub mod cause;
 pub mod census;
 pub mod judge;
 pub mod lifecycle;
+pub mod outsider;
+pub mod rate;
 pub mod remedy;
 pub mod suspicion;

@@ -86,7 +86,8 @@ fn to_f32(count: u64) -> f32 {
 /// `-log10` of the chance that a normal gap is so many deviations beyond the mean (logistic form of the tail).
 fn score(deviations: f64) -> f64 {
     let e = (-deviations * (1.5976 + 0.070_566 * deviations * deviations)).exp();
-    if deviations > 0.0 { -(e / (1.0 + e)).log10() } else { -(1.0 - 1.0 / (1.0 + e)).log10() }
+    let phi = if deviations > 0.0 { -(e / (1.0 + e)).log10() } else { -(1.0 - 1.0 / (1.0 + e)).log10() };
+    phi.max(0.0)
 }
 
 #[cfg(test)]

@@ -7,7 +7,8 @@ use std::fs::File;
 use std::io::{Read, Seek};
 use std::os::fd::OwnedFd;
 
-use super::heart::Deaths;
+use super::slot::Deaths;
+use crate::sys::sentinel::Sentinel;
 use crate::sys::{pidfd, thread};
 
 /// A way to learn of a death.
@@ -17,13 +18,15 @@ pub enum Tier {
     Pidfd,
     /// `pthread_tryjoin_np` at each scan. Every Linux.
     Tryjoin,
+    /// A robust mutex that the thread holds, tried at each scan: for threads that we did not make.
+    Sentinel,
     /// The stat file of the thread, kept open: reading it says ESRCH once it is gone. Microseconds a thread.
     Proc,
 }
 
 impl Tier {
     /// All of them, best first.
-    pub const ALL: [Tier; 3] = [Tier::Pidfd, Tier::Tryjoin, Tier::Proc];
+    pub const ALL: [Tier; 4] = [Tier::Pidfd, Tier::Tryjoin, Tier::Sentinel, Tier::Proc];
 
     /// As `[liveness] tier` and `doctor` write it.
     #[must_use]
@@ -31,6 +34,7 @@ impl Tier {
         match self {
             Tier::Pidfd => "pidfd",
             Tier::Tryjoin => "tryjoin",
+            Tier::Sentinel => "sentinel",
             Tier::Proc => "proc",
         }
     }
@@ -53,6 +57,7 @@ impl Tier {
 pub(super) enum Link {
     Pidfd(OwnedFd),
     Tryjoin,
+    Sentinel(Sentinel),
     Proc(File),
 }
 
@@ -62,6 +67,7 @@ impl Link {
         match tier {
             Tier::Pidfd => pidfd::open_thread(thread::own_tid()).map_or(Link::Tryjoin, Link::Pidfd),
             Tier::Tryjoin => Link::Tryjoin,
+            Tier::Sentinel => Sentinel::of_this_thread().map_or(Link::Tryjoin, Link::Sentinel),
             Tier::Proc => {
                 File::open(format!("/proc/self/task/{}/stat", thread::own_tid())).map_or(Link::Tryjoin, Link::Proc)
             }
@@ -73,7 +79,7 @@ impl Link {
         match self {
             Link::Pidfd(_) => Deaths::Told,
             Link::Tryjoin => Deaths::Joined,
-            Link::Proc(_) => Deaths::Asked,
+            Link::Sentinel(_) | Link::Proc(_) => Deaths::Asked,
         }
     }
 
@@ -82,6 +88,7 @@ impl Link {
         match self {
             Link::Pidfd(fd) => pidfd::is_gone(fd),
             Link::Tryjoin => false,
+            Link::Sentinel(sentinel) => sentinel.is_gone(),
             Link::Proc(file) => {
                 let mut file = file;
                 let mut first = [0];

@@ -7,10 +7,17 @@
 //! If this thread itself fails, the process ends and systemd restarts it.
 
 mod ask;
+mod children;
 mod heart;
+mod ladder;
 mod link;
+mod notes;
 mod outbox;
 mod patrol;
+mod probe;
+mod serve;
+mod slot;
+mod spec;
 mod watchdog;
 mod worker;
 
@@ -21,20 +28,25 @@ use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::time::Duration;
 
 use interlock_domain::id::{TaskId, WorkerKey};
-use interlock_domain::liveness::census::{KEEP, NotCleaned};
+use interlock_domain::liveness::census::KEEP;
 use interlock_domain::liveness::judge::Limits;
-use interlock_domain::liveness::lifecycle::{Cause, Notice, Outcome, State};
-use interlock_domain::time::Wall;
-use serde_json::Value;
+use interlock_domain::liveness::lifecycle::Notice;
 use thiserror::Error;
 use tokio::sync::oneshot;
 
 pub use ask::{Ask, NoAnswer};
 pub use heart::{Finished, Heart};
 pub use link::Tier;
+pub use probe::runtime_probe;
+pub use spec::{Again, ChildSpec, ForeignAgain, Once, SpawnRefused, TaskError, TaskRow, TaskSpec};
 pub use watchdog::{Vital, Watchdog};
-pub use worker::Work;
 
+use children::Launched;
+use slot::Slot;
+use spec::Work;
+
+use crate::sys::notified::Ear;
+use crate::sys::thread::Foreign;
 use crate::sys::wake::{Bell, Waiter};
 
 /// Workers at once, by default: far below the 4,915 threads that systemd gives a unit, which the rest needs too.
@@ -44,8 +56,10 @@ pub const STACK: usize = 1 << 20;
 /// Requests that wait for the supervisor. It takes them within microseconds; a full queue means that it is gone.
 const REQUESTS_MAX: usize = 1024;
 
+/// Ends the process in an orderly way and with a failure, so that systemd starts it anew. Must not wait.
+pub type EndProcess = Box<dyn FnMut(&str) + Send>;
+
 /// How the supervisor works.
-#[derive(Debug)]
 pub struct Settings {
     /// How patient to be with a worker that does not say otherwise; its `scan` is the time between two scans.
     pub limits: Limits,
@@ -61,6 +75,8 @@ pub struct Settings {
     pub reap_orphans: bool,
     /// What is fed while all is well.
     pub watchdog: Option<Watchdog>,
+    /// The last rung of the ladder, with the reason. Without it the watchdog is held instead.
+    pub end_process: Option<EndProcess>,
 }
 
 impl Default for Settings {
@@ -73,114 +89,9 @@ impl Default for Settings {
             keep: KEEP,
             reap_orphans: false,
             watchdog: None,
+            end_process: None,
         }
     }
-}
-
-/// What is to be started, besides its work.
-#[derive(Debug, Clone)]
-pub struct TaskSpec {
-    /// A short name: the thread carries it, cut to 15 bytes.
-    pub name: String,
-    /// What it does, for a person.
-    pub about: String,
-    /// Its own tau; none for the supervisor's.
-    pub tau: Option<Duration>,
-    /// Bytes of stack.
-    pub stack: usize,
-    /// Whether the watchdog is held while it is a ZOMBIE.
-    pub vital: bool,
-    /// The order in which its checkpoints come, round and round; empty when it declares none.
-    pub checkpoints: Vec<&'static str>,
-}
-
-impl TaskSpec {
-    /// With the defaults.
-    #[must_use]
-    pub fn new(name: impl Into<String>, about: impl Into<String>) -> TaskSpec {
-        TaskSpec {
-            name: name.into(),
-            about: about.into(),
-            tau: None,
-            stack: STACK,
-            vital: false,
-            checkpoints: Vec::new(),
-        }
-    }
-}
-
-/// One row of `task list`.
-#[derive(Debug, Clone, PartialEq)]
-pub struct TaskRow {
-    /// Whose life it is.
-    pub key: WorkerKey,
-    /// Its name.
-    pub name: String,
-    /// What it does.
-    pub about: String,
-    /// Its state.
-    pub state: State,
-    /// Why; none for one that simply runs.
-    pub cause: Option<Cause>,
-    /// Milliseconds since its last beat; none once it has ended.
-    pub last_beat_ms: Option<u64>,
-    /// Its progress; none when it declared none.
-    pub progress: Option<u64>,
-    /// The kernel's number of its thread: a label, which may be someone else's once it has ended.
-    pub tid: i32,
-    /// When it was started.
-    pub started: Wall,
-    /// How it ended.
-    pub outcome: Option<Outcome>,
-    /// What it said at its end: an error, a panic with its place. Empty when nothing.
-    pub said: String,
-    /// What it gave back.
-    pub output: Option<Value>,
-    /// The name of the phase that it is in; empty when in none.
-    pub phase: String,
-    /// The last checkpoint that it passed; empty when none.
-    pub checkpoint: String,
-    /// Beats from other threads that were refused.
-    pub wrong_thread_beats: u64,
-    /// The counters of the last looks, while it is a suspect; empty otherwise.
-    pub counters: String,
-}
-
-/// Why no worker was started.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-pub enum SpawnRefused {
-    /// As many run as may.
-    #[error("SPAWN_REFUSED: {living} workers run, and {max} are allowed")]
-    TooMany {
-        /// How many run.
-        living: usize,
-        /// How many may.
-        max: usize,
-    },
-    /// The system gives no thread.
-    #[error("SPAWN_REFUSED: no thread for {name}: {error} (pids.max of the service: {pids_max})")]
-    NoThread {
-        /// The task.
-        name: String,
-        /// What the system said, with its errno.
-        error: String,
-        /// The limit of threads of our control group, `unknown` where it is hidden.
-        pids_max: String,
-    },
-}
-
-/// Why a task was left as it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-pub enum TaskError {
-    /// Nobody has that number.
-    #[error("there is no task {0}")]
-    NoSuchTask(TaskId),
-    /// It has ended: there is nothing to stop, pause or resume.
-    #[error("task {0} is {state}", state = .1.name())]
-    Ended(TaskId, State),
-    /// It cannot be cleaned.
-    #[error(transparent)]
-    NotCleaned(#[from] NotCleaned),
 }
 
 /// Why there is no supervisor.
@@ -253,9 +164,12 @@ type Reply<T> = oneshot::Sender<T>;
 /// What the supervisor is asked.
 enum Request {
     Spawn(TaskSpec, Work, Reply<Result<WorkerKey, SpawnRefused>>),
+    Adopt(TaskSpec, Arc<Slot>, Reply<Result<WorkerKey, SpawnRefused>>),
+    Launched(Box<Launched>),
     Stop(TaskId, Reply<Result<(), TaskError>>),
     Pause(TaskId, bool, Reply<Result<(), TaskError>>),
     Abandon(TaskId, Reply<Result<(), TaskError>>),
+    Restart(TaskId, Reply<Result<(), TaskError>>),
     Clean(TaskId, Reply<Result<usize, TaskError>>),
     List(Reply<Vec<TaskRow>>),
     StopAll(Reply<usize>),
@@ -270,6 +184,8 @@ pub struct Supervisor {
     bell: Bell,
     figures: Arc<SharedFigures>,
     tier: Tier,
+    limits: Limits,
+    ear: Arc<str>,
 }
 
 /// Takes a notice without waiting, or gives it back. A closure over the `try_send` of a bounded channel.
@@ -286,13 +202,17 @@ impl Supervisor {
         if tier == Tier::Pidfd && best != Tier::Pidfd {
             return Err(StartError::NoTier(tier));
         }
-        heart::install_panic_hook();
+        slot::install_panic_hook();
         crate::sys::pidfd::raise_descriptor_limit();
         let waiter = Waiter::new().map_err(StartError::NoDescriptors)?;
-        let bell = waiter.bell();
+        let ear = Ear::open().map_err(StartError::NoDescriptors)?;
+        let (bell, address) = (waiter.bell(), Arc::from(ear.address()));
+        bell.add(&ear, patrol::EAR).map_err(StartError::NoDescriptors)?;
+        let limits = settings.limits;
         let (requests, inbox) = sync_channel(REQUESTS_MAX);
         let figures = Arc::new(SharedFigures::default());
-        let patrol = patrol::Patrol::new(settings, tier, waiter, inbox, offer, Arc::clone(&figures));
+        let patrol =
+            patrol::Patrol::new(settings, tier, waiter, (requests.clone(), inbox), ear, offer, Arc::clone(&figures));
         let body = move || {
             // Without a supervisor nothing may go on as if there were one: the process ends, systemd restarts it.
             if catch_unwind(AssertUnwindSafe(|| patrol.run())).is_err() {
@@ -300,7 +220,7 @@ impl Supervisor {
             }
         };
         crate::sys::thread::spawn("supervisor", STACK, Box::new(body)).map_err(StartError::NoThread)?;
-        Ok(Supervisor { requests, bell, figures, tier })
+        Ok(Supervisor { requests, bell, figures, tier, limits, ear: address })
     }
 
     /// Starts a worker on a thread of its own.
@@ -309,7 +229,56 @@ impl Supervisor {
         spec: TaskSpec,
         work: impl FnOnce(Heart) -> Finished + Send + 'static,
     ) -> Ask<Result<WorkerKey, SpawnRefused>> {
-        self.ask(|reply| Request::Spawn(spec, Box::new(work), reply))
+        self.ask(|reply| Request::Spawn(spec, Work::Once(Box::new(work)), reply))
+    }
+
+    /// Starts a worker that may begin again after a failure, as its policy says: each life has a generation of its own.
+    pub fn spawn_again(
+        &self,
+        spec: TaskSpec,
+        work: impl Fn(Heart) -> Finished + Send + Sync + 'static,
+    ) -> Ask<Result<WorkerKey, SpawnRefused>> {
+        self.ask(|reply| Request::Spawn(spec, Work::Again(Arc::new(work)), reply))
+    }
+
+    /// Starts foreign code on a thread of its own, which it may leave by `pthread_exit` or by the raw system call. What
+    /// it returns is its completion record: 0 for success. It owes no beats; its end is seen.
+    pub fn spawn_foreign(
+        &self,
+        spec: TaskSpec,
+        make: impl Fn() -> Foreign + Send + Sync + 'static,
+    ) -> Ask<Result<WorkerKey, SpawnRefused>> {
+        self.ask(|reply| Request::Spawn(spec, Work::Foreign(Arc::new(make)), reply))
+    }
+
+    /// Starts a program as a child process. Its loading happens on a thread of its own.
+    pub fn spawn_child(&self, spec: TaskSpec, child: ChildSpec) -> Ask<Result<WorkerKey, SpawnRefused>> {
+        let (reply, answer) = oneshot::channel();
+        let launch = children::Launch {
+            tau: spec.tau.unwrap_or(self.limits.tau),
+            spec,
+            child,
+            again_for: None,
+            reply: Some(reply),
+            requests: self.requests.clone(),
+            bell: self.bell.clone(),
+            ear: Arc::clone(&self.ear),
+        };
+        // Without a thread the reply is dropped, and the asker sees that nobody answers.
+        let _ = launch.start();
+        Ask::new(answer)
+    }
+
+    /// Takes the calling thread under supervision, which somebody else made. Its heart is its own from here on: it
+    /// says [`Heart::finish`] before the thread ends, or the thread has vanished.
+    #[must_use = "the heart has to beat"]
+    pub fn adopt(&self, spec: TaskSpec) -> (Heart, Ask<Result<WorkerKey, SpawnRefused>>) {
+        let tau = spec.tau.unwrap_or(self.limits.tau);
+        let slot = Slot::new(&spec.name, tau, spec.checkpoints.clone(), Arc::clone(&self.figures.lies));
+        let slot = Arc::new(slot);
+        worker::announce(&slot, self.tier, &self.bell, false);
+        let heart = Heart { slot: Arc::clone(&slot) };
+        (heart, self.ask(|reply| Request::Adopt(spec, slot, reply)))
     }
 
     /// Asks a task to stop. It ends in its own time; asking twice is no error.
@@ -328,6 +297,12 @@ impl Supervisor {
     #[must_use = "the answer says whether there is such a task"]
     pub fn resume(&self, task: TaskId) -> Ask<Result<(), TaskError>> {
         self.ask(|reply| Request::Pause(task, false, reply))
+    }
+
+    /// Begins a task again that was held after too many restarts, or has ended and may begin again.
+    #[must_use = "the answer says whether there is such a task"]
+    pub fn restart(&self, task: TaskId) -> Ask<Result<(), TaskError>> {
+        self.ask(|reply| Request::Restart(task, reply))
     }
 
     /// Gives a task up: its handle is revoked for ever (it is told to stop, its progress is refused, and it may not act),

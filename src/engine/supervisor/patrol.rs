@@ -1,59 +1,95 @@
 //! The rounds of the supervisor's thread: wait, serve, scan, tell.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::{Receiver, TryRecvError};
+use std::sync::mpsc::{Receiver, SyncSender};
 use std::time::Duration;
 
 use interlock_domain::id::{TaskId, WorkerKey};
 use interlock_domain::liveness::cause::Counters;
-use interlock_domain::liveness::census::{Census, TooMany};
+use interlock_domain::liveness::census::Census;
 use interlock_domain::liveness::judge::{Hard, Limits, Sample};
 use interlock_domain::liveness::lifecycle::{Cause, Notice, Said, State};
+use interlock_domain::liveness::rate::Counting;
+use interlock_domain::liveness::suspicion::History;
 use interlock_domain::time::{Tick, Wall};
 use serde_json::Value;
 
-use super::heart::{Deaths, Slot};
+use super::ladder::Care;
+use super::notes::wall_at_boot;
 use super::outbox::Outbox;
+use super::slot::{Deaths, Slot};
 use super::watchdog::{Fed, Feeder};
-use super::worker::{self, Work};
-use super::{Offer, Request, Settings, SharedFigures, SpawnRefused, TaskError, TaskRow, TaskSpec, Tier};
+use super::{EndProcess, Offer, Request, Settings, SharedFigures, TaskRow, TaskSpec, Tier};
+use crate::sys::child::Process;
 use crate::sys::family::Orphans;
-use crate::sys::wake::Waiter;
+use crate::sys::notified::Ear;
+use crate::sys::wake::{Bell, Waiter};
 use crate::sys::{clock, machine, proc, thread};
 
-/// Requests served in one round: a flood of them must not put off a scan.
-const SERVED_MAX: usize = 256;
+/// The token of the socket on which child processes speak. Slots count from 1.
+pub(super) const EAR: u64 = u64::MAX - 1;
 /// The shortest time between two looks at everybody, however many deadlines fall together.
 const SCAN_GAP_MIN: Duration = Duration::from_millis(5);
 /// When notices that nobody took are offered again.
 const OFFER_AGAIN: Duration = Duration::from_millis(20);
 /// How long the mark of the panic hook excuses a silence: a backtrace takes its time, but not for ever.
 const DYING_MAX: Duration = Duration::from_secs(10);
+/// The least lateness that counts as a gap, for scans that are shorter: below it, it is the scheduler's daily noise.
+const GAP_MIN: Duration = Duration::from_millis(250);
 /// The nice value that the supervisor asks for: it must run on a machine that starves its workers.
 const NICE: i32 = -10;
 
 /// What a scan reads of a worker that is plainly well. One of these for each living worker, side by side.
-struct Hot {
-    slot: Arc<Slot>,
-    tau_ns: u64,
-    deaths: Deaths,
+pub(super) struct Hot {
+    pub(super) slot: Arc<Slot>,
+    pub(super) tau_ns: u64,
+    /// A silence below it is nothing to look at: half of tau, or less for a worker whose rhythm says so.
+    pub(super) quiet_ns: u64,
+    pub(super) deaths: Deaths,
     /// Nothing was said about it: no cause, no suspicion.
-    plain: bool,
+    pub(super) plain: bool,
 }
 
-struct Row {
-    key: WorkerKey,
-    spec: TaskSpec,
-    started: Wall,
-    thread: thread::Thread,
+/// What lives in a row.
+pub(super) enum Body {
+    /// A thread that we made.
+    Thread(thread::Thread),
+    /// A thread that somebody else made.
+    Adopted,
+    /// A child process.
+    Process(Process),
+}
+
+impl Body {
+    /// Whether it can be told that it is gone by asking the body itself.
+    fn is_gone(&mut self) -> bool {
+        match self {
+            Body::Thread(thread) => thread.is_gone(),
+            Body::Adopted => false,
+            Body::Process(process) => process.is_gone(),
+        }
+    }
+}
+
+pub(super) struct Row {
+    pub(super) key: WorkerKey,
+    pub(super) spec: TaskSpec,
+    pub(super) started: Wall,
+    pub(super) body: Body,
     /// Of each lie, how many were noted.
-    noted: [u64; 4],
+    pub(super) noted: [u64; 4],
+    pub(super) history: History,
+    /// The beat after which the silence was called unusual.
+    pub(super) suspected: Tick,
+    pub(super) counting: Option<Counting>,
+    /// What it says of itself.
+    pub(super) status: String,
 }
 
 /// What is left of an ended life.
-struct Past {
+pub(super) struct Past {
     spec: TaskSpec,
     started: Wall,
     tid: i32,
@@ -62,35 +98,50 @@ struct Past {
     output: Option<Value>,
     checkpoint: String,
     wrong_thread_beats: u64,
+    status: String,
 }
 
 pub(super) struct Patrol {
-    limits: Limits,
-    tier: Tier,
+    pub(super) limits: Limits,
+    pub(super) tier: Tier,
     waiter: Waiter,
-    inbox: Receiver<Request>,
-    outbox: Outbox,
-    figures: Arc<SharedFigures>,
+    pub(super) requests: SyncSender<Request>,
+    pub(super) inbox: Receiver<Request>,
+    pub(super) ear: Ear,
+    pub(super) outbox: Outbox,
+    pub(super) figures: Arc<SharedFigures>,
     feeder: Option<Feeder>,
     orphans: Option<Orphans>,
-    census: Census,
+    pub(super) census: Census,
     /// `hot[i]` and `rows[i]` are the same worker.
-    hot: Vec<Hot>,
-    rows: Vec<Row>,
-    by_token: BTreeMap<u64, WorkerKey>,
-    places: BTreeMap<WorkerKey, usize>,
-    past: BTreeMap<WorkerKey, Past>,
+    pub(super) hot: Vec<Hot>,
+    pub(super) rows: Vec<Row>,
+    pub(super) by_token: BTreeMap<u64, WorkerKey>,
+    pub(super) by_pid: BTreeMap<i32, WorkerKey>,
+    pub(super) places: BTreeMap<WorkerKey, usize>,
+    pub(super) past: BTreeMap<WorkerKey, Past>,
+    pub(super) cares: BTreeMap<TaskId, Care>,
+    /// When which ladder has a step to make.
+    pub(super) agenda: BTreeSet<(Tick, TaskId)>,
+    pub(super) end_process: Option<EndProcess>,
+    /// Why the watchdog is held for good.
+    pub(super) hopeless: Option<String>,
     /// Threads that are gone and could not be joined yet.
     joining: Vec<thread::Thread>,
     own_pid: i32,
     last_scan: Tick,
     /// Places to be looked at closely; kept, so that a scan allocates nothing.
     closely: Vec<usize>,
+    /// Whose rhythm is looked at next.
+    pub(super) rhythm_at: usize,
     /// The earliest deadline of anyone.
-    due: Option<Tick>,
-    lies_seen: u64,
+    pub(super) due: Option<Tick>,
+    pub(super) lies_seen: u64,
+    /// What the wall clock said at the start of the boot's time, ms: it moves only when it is set.
+    pub(super) wall_at_boot: i64,
+    random: u64,
     /// More requests wait than were served.
-    behind: bool,
+    pub(super) behind: bool,
 }
 
 impl Patrol {
@@ -98,7 +149,8 @@ impl Patrol {
         settings: Settings,
         tier: Tier,
         waiter: Waiter,
-        inbox: Receiver<Request>,
+        (requests, inbox): (SyncSender<Request>, Receiver<Request>),
+        ear: Ear,
         offer: Offer,
         figures: Arc<SharedFigures>,
     ) -> Patrol {
@@ -107,7 +159,9 @@ impl Patrol {
             limits: settings.limits,
             tier,
             waiter,
+            requests,
             inbox,
+            ear,
             outbox: Outbox::new(offer),
             figures,
             feeder: settings.watchdog.map(|watchdog| Feeder::new(watchdog, now)),
@@ -116,16 +170,42 @@ impl Patrol {
             hot: Vec::new(),
             rows: Vec::new(),
             by_token: BTreeMap::new(),
+            by_pid: BTreeMap::new(),
             places: BTreeMap::new(),
             past: BTreeMap::new(),
+            cares: BTreeMap::new(),
+            agenda: BTreeSet::new(),
+            end_process: settings.end_process,
+            hopeless: None,
             joining: Vec::new(),
             own_pid: i32::try_from(std::process::id()).unwrap_or(0),
             last_scan: now,
             closely: Vec::new(),
+            rhythm_at: 0,
             due: None,
             lies_seen: 0,
+            wall_at_boot: wall_at_boot(),
+            random: machine::random::<8>().map_or(now.0, u64::from_le_bytes) | 1,
             behind: false,
         }
+    }
+
+    pub(super) fn bell(&self) -> Bell {
+        self.waiter.bell()
+    }
+
+    /// For the jitter of restarts (xorshift64): what died together does not come back together.
+    pub(super) fn random(&mut self) -> u64 {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        self.random
+    }
+
+    /// A notice goes to the evidence, and the ladder of its task hears of it.
+    fn notice(&mut self, notice: Notice) {
+        self.heed(&notice);
+        self.outbox.put(notice);
     }
 
     /// Until it is told to end.
@@ -139,7 +219,10 @@ impl Patrol {
             let tokens = self.waiter.wait(limit);
             let now = clock::now();
             for token in tokens {
-                self.told_gone(token, now);
+                match token {
+                    EAR => self.hear(),
+                    token => self.told_gone(token, now),
+                }
             }
             if self.serve(now).is_break() {
                 self.outbox.flush(now);
@@ -148,6 +231,7 @@ impl Patrol {
             if now >= self.next_scan() {
                 self.scan(now);
             }
+            self.climb(now);
             self.outbox.flush(now);
             self.show_figures();
         }
@@ -155,7 +239,8 @@ impl Patrol {
 
     /// How long to wait for something to happen.
     fn patience(&self, now: Tick) -> Duration {
-        let scan = self.next_scan().since(now);
+        let next = self.next_scan();
+        let scan = self.agenda_due().map_or(next, |due| due.min(next)).since(now);
         match (self.behind, self.outbox.waiting()) {
             (true, _) => Duration::ZERO,
             (false, 0) => scan,
@@ -179,176 +264,6 @@ impl Patrol {
         figures.living.store(self.rows.len() as u64, Ordering::Relaxed);
     }
 
-    // ---- what others ask ----
-
-    fn serve(&mut self, now: Tick) -> std::ops::ControlFlow<()> {
-        for _ in 0..SERVED_MAX {
-            match self.inbox.try_recv() {
-                Ok(Request::End) => return std::ops::ControlFlow::Break(()),
-                Ok(request) => self.serve_one(request, now),
-                Err(TryRecvError::Empty) => {
-                    self.behind = false;
-                    return std::ops::ControlFlow::Continue(());
-                }
-                // Nobody can ask any more; the workers are still watched.
-                Err(TryRecvError::Disconnected) => {
-                    self.behind = false;
-                    return std::ops::ControlFlow::Continue(());
-                }
-            }
-        }
-        self.behind = true;
-        std::ops::ControlFlow::Continue(())
-    }
-
-    /// Whoever asked may have gone: then the answer is dropped.
-    fn serve_one(&mut self, request: Request, now: Tick) {
-        match request {
-            Request::Spawn(spec, work, reply) => drop(reply.send(self.spawn(spec, work, now))),
-            Request::Stop(task, reply) => drop(reply.send(self.stop(task, now))),
-            Request::Pause(task, pause, reply) => drop(reply.send(self.pause(task, pause, now))),
-            Request::Abandon(task, reply) => drop(reply.send(self.abandon(task, now))),
-            Request::Clean(task, reply) => drop(reply.send(self.clean(task, now))),
-            Request::List(reply) => drop(reply.send(self.list(now))),
-            Request::StopAll(reply) => {
-                let tasks: Vec<TaskId> = self.rows.iter().map(|row| row.key.task).collect();
-                let asked = tasks.into_iter().filter(|task| self.stop(*task, now).is_ok()).count();
-                // Whoever asked may be gone.
-                let _ = reply.send(asked);
-            }
-            Request::End => {}
-        }
-    }
-
-    fn spawn(&mut self, spec: TaskSpec, work: Work, now: Tick) -> Result<WorkerKey, SpawnRefused> {
-        let limits = Limits { tau: spec.tau.unwrap_or(self.limits.tau), ..self.limits };
-        let born = self.census.birth(limits, now);
-        let key = born.map_err(|TooMany { living, max }| self.refused(SpawnRefused::TooMany { living, max }, now))?;
-        let slot =
-            Arc::new(Slot::new(&spec.name, limits.tau, spec.checkpoints.clone(), Arc::clone(&self.figures.lies)));
-        slot.christen(key);
-        let bell = self.waiter.bell();
-        let thread = match worker::start(&spec.name, spec.stack, &slot, self.tier, &bell, work) {
-            Ok(thread) => thread,
-            Err(error) => {
-                self.census.unborn(key);
-                let pids_max = machine::pids_max().unwrap_or_else(|| "unknown".to_owned());
-                let refused = SpawnRefused::NoThread { name: spec.name, error: error.to_string(), pids_max };
-                return Err(self.refused(refused, now));
-            }
-        };
-        if let Some(life) = self.census.life(key) {
-            self.outbox.put(life.birth(format!("{}: {}", spec.name, spec.about)));
-        }
-        let tau_ns = u64::try_from(limits.tau.as_nanos()).unwrap_or(u64::MAX);
-        self.by_token.insert(slot.token, key);
-        self.places.insert(key, self.rows.len());
-        self.hot.push(Hot { slot, tau_ns, deaths: Deaths::NotKnown, plain: true });
-        self.rows.push(Row { key, spec, started: clock::wall(), thread, noted: [0; 4] });
-        // Its first deadline is not known to the last scan.
-        let due = now.after(limits.tau);
-        self.due = Some(self.due.map_or(due, |other| other.min(due)));
-        Ok(key)
-    }
-
-    fn refused(&mut self, refused: SpawnRefused, now: Tick) -> SpawnRefused {
-        self.figures.spawn_refused.fetch_add(1, Ordering::Relaxed);
-        self.outbox.put(Notice::supervisor(Cause::SpawnRefused, refused.to_string(), now));
-        refused
-    }
-
-    /// The row of the living life of a task.
-    fn living(&self, task: TaskId) -> Result<usize, TaskError> {
-        let life = self.census.newest(task).ok_or(TaskError::NoSuchTask(task))?;
-        let key = life.key();
-        self.places.get(&key).copied().ok_or(TaskError::Ended(task, life.state()))
-    }
-
-    fn stop(&mut self, task: TaskId, now: Tick) -> Result<(), TaskError> {
-        let at = self.living(task)?;
-        let (slot, key) = (&self.hot[at].slot, self.rows[at].key);
-        let first = !slot.stop_asked();
-        slot.ask_to_stop();
-        if first && let Some(life) = self.census.life(key) {
-            self.outbox.put(life.note(Cause::StopAsked, String::new(), now));
-        }
-        Ok(())
-    }
-
-    fn pause(&mut self, task: TaskId, pause: bool, now: Tick) -> Result<(), TaskError> {
-        let at = self.living(task)?;
-        let key = self.rows[at].key;
-        if let Some(life) = self.census.life_mut(key) {
-            let notice = if pause { life.pause(now) } else { life.resume(now) };
-            if let Some(notice) = notice {
-                self.outbox.put(notice);
-            }
-        }
-        self.hot[at].slot.set_pause(pause);
-        Ok(())
-    }
-
-    fn abandon(&mut self, task: TaskId, now: Tick) -> Result<(), TaskError> {
-        let at = self.living(task)?;
-        let key = self.rows[at].key;
-        self.hot[at].slot.revoke();
-        self.hot[at].plain = false;
-        if let Some(notice) = self.census.life_mut(key).and_then(|life| life.abandon(now)) {
-            self.outbox.put(notice);
-        }
-        Ok(())
-    }
-
-    fn clean(&mut self, task: TaskId, now: Tick) -> Result<usize, TaskError> {
-        let notices = self.census.clean(task, now)?;
-        let count = notices.len();
-        notices.into_iter().for_each(|notice| self.outbox.put(notice));
-        self.forget();
-        Ok(count)
-    }
-
-    fn list(&self, now: Tick) -> Vec<TaskRow> {
-        self.census
-            .lives()
-            .filter_map(|life| {
-                let key = life.key();
-                let mut row = match self.places.get(&key) {
-                    Some(at) => self.row_of_living(*at, now),
-                    None => self.past.get(&key)?.row(key),
-                };
-                (row.state, row.cause, row.outcome) = (life.state(), life.cause(), life.outcome());
-                row.counters = life.window().map(ToString::to_string).unwrap_or_default();
-                Some(row)
-            })
-            .collect()
-    }
-
-    fn row_of_living(&self, at: usize, now: Tick) -> TaskRow {
-        let (slot, row) = (&self.hot[at].slot, &self.rows[at]);
-        let (phase, checkpoint) = slot.names();
-        let in_phase = !slot.is_plainly_busy() && !slot.owes_nothing();
-        TaskRow {
-            key: row.key,
-            name: row.spec.name.clone(),
-            about: row.spec.about.clone(),
-            state: State::Running,
-            cause: None,
-            last_beat_ms: u64::try_from(now.since(slot.beat_at()).as_millis()).ok(),
-            progress: slot.progress_at().map(|_| slot.progress()),
-            tid: slot.tid.load(Ordering::Acquire),
-            started: row.started,
-            outcome: None,
-            said: String::new(),
-            output: None,
-            phase: if in_phase { phase } else { String::new() },
-            checkpoint,
-            wrong_thread_beats: slot.lies.wrong_thread.load(Ordering::Relaxed),
-            counters: String::new(),
-        }
-    }
-
-    // ---- what the threads do ----
-
     /// The kernel says that a thread is gone.
     fn told_gone(&mut self, token: u64, now: Tick) {
         let Some(key) = self.by_token.get(&token).copied() else { return };
@@ -358,43 +273,58 @@ impl Patrol {
     }
 
     fn bury(&mut self, at: usize, now: Tick) {
+        if let Body::Process(process) = &mut self.rows[at].body {
+            // Not to be reaped yet: it is asked again at the next scan.
+            let Some(exit) = process.reap() else {
+                self.hot[at].deaths = Deaths::NotKnown;
+                self.hot[at].slot.watched(process.pid(), Deaths::NotKnown);
+                return;
+            };
+            Patrol::last_word(&self.hot[at].slot, exit);
+        }
         let Hot { slot, .. } = self.hot.swap_remove(at);
-        let Row { key, spec, started, mut thread, .. } = self.rows.swap_remove(at);
+        let Row { key, spec, started, body, status, .. } = self.rows.swap_remove(at);
         self.by_token.remove(&slot.token);
         self.places.remove(&key);
         if let Some(moved) = self.rows.get(at) {
             self.places.insert(moved.key, at);
         }
-        if !thread.is_gone() {
-            self.joining.push(thread);
+        match body {
+            Body::Thread(mut thread) => {
+                if !thread.is_gone() {
+                    self.joining.push(thread);
+                }
+            }
+            Body::Adopted => {}
+            Body::Process(process) => drop(self.by_pid.remove(&process.pid())),
         }
-        let sample = sample(&slot, Hard::Gone, None);
-        if let Some(notice) = self.census.judge(key, &sample, now) {
-            self.outbox.put(notice);
-        }
+        let notice = self.census.judge(key, &sample(&slot, Hard::Gone, None), now);
         slot.unlink();
-        let said = match slot.said.get() {
-            None => String::new(),
-            Some(Said::Finished { text, .. }) => text.clone(),
-            Some(Said::Panicked { text, place }) => format!("{text} at {place}"),
-        };
         let past = Past {
             spec,
             started,
             tid: slot.tid.load(Ordering::Acquire),
             progress: slot.progress_at().map(|_| slot.progress()),
-            said,
+            said: slot.said.get().map(last_words).unwrap_or_default(),
             output: slot.output.get().cloned(),
             checkpoint: slot.names().1,
             wrong_thread_beats: slot.lies.wrong_thread.load(Ordering::Relaxed),
+            status,
         };
         self.past.insert(key, past);
+        if let Some(notice) = notice {
+            let poisoned = notice.cause == Cause::Panic;
+            self.notice(notice);
+            if poisoned {
+                self.tell_dependants(key.task, now);
+            }
+        }
     }
 
     /// One complete look at everybody.
     fn scan(&mut self, now: Tick) {
         let since = now.since(self.last_scan);
-        if since > self.limits.scan * 2 {
+        if since > self.limits.scan + self.limits.scan.max(GAP_MIN) {
             self.gap(since, now);
         }
         self.last_scan = now;
@@ -408,9 +338,11 @@ impl Patrol {
         }
         self.closely = closely;
         self.due = due;
+        self.follow_rhythms(now);
         self.note_lies(now);
+        self.note_clock_step(now);
         self.tidy_up(now);
-        self.feed(stuck.as_deref(), now);
+        self.feed(stuck, now);
         let took = u64::try_from(clock::now().since(now).as_nanos()).unwrap_or(u64::MAX);
         self.figures.last_scan_ns.store(took, Ordering::Relaxed);
         self.figures.longest_scan_ns.fetch_max(took, Ordering::Relaxed);
@@ -439,10 +371,10 @@ impl Patrol {
         }
         let gone = match self.hot[at].deaths {
             Deaths::Told => false,
-            Deaths::NotKnown | Deaths::Joined => self.rows[at].thread.is_gone(),
+            Deaths::NotKnown | Deaths::Joined => self.rows[at].body.is_gone(),
             Deaths::Asked => {
                 let link = self.hot[at].slot.with_link(super::link::Link::says_gone);
-                link.unwrap_or(false) || self.rows[at].thread.is_gone()
+                link.unwrap_or(false) || self.rows[at].body.is_gone()
             }
         };
         if gone {
@@ -457,6 +389,7 @@ impl Patrol {
 
     /// Judges one worker; when it is due next.
     fn look(&mut self, at: usize, now: Tick, stuck: &mut Option<String>) -> Option<Tick> {
+        self.suspect(at, now);
         let hot = &mut self.hot[at];
         let row = &self.rows[at];
         let life = self.census.life(row.key)?;
@@ -467,21 +400,26 @@ impl Patrol {
         let mut sample = sample(&hot.slot, hard, None);
         if life.is_suspect(&sample, now) {
             // Of a thread that goes away under our hands there are none.
-            sample.counters = proc::counters(self.own_pid, hot.slot.tid.load(Ordering::Acquire)).ok();
+            let pid = if let Body::Process(process) = &row.body { process.pid() } else { self.own_pid };
+            sample.counters = proc::counters(pid, hot.slot.tid.load(Ordering::Acquire)).ok();
         }
-        if let Some(mut notice) = self.census.judge(row.key, &sample, now) {
-            let (phase, _) = hot.slot.names();
-            if !phase.is_empty() && !hot.slot.is_plainly_busy() {
-                notice.detail = format!("phase {phase}: {}", notice.detail);
-            }
-            self.outbox.put(notice);
-        }
+        let mut notice = self.census.judge(row.key, &sample, now);
         let life = self.census.life(row.key)?;
         hot.plain = life.state() == State::Running && life.cause().is_none() && life.window().is_none();
         if row.spec.vital && life.state() == State::Zombie && !life.is_abandoned() && stuck.is_none() {
             *stuck = Some(format!("{} ({})", row.key.task, row.spec.name));
         }
-        life.due(&sample, now)
+        let due = life.due(&sample, now);
+        if let Some(notice) = &mut notice {
+            let (phase, _) = hot.slot.names();
+            if !phase.is_empty() && !hot.slot.is_plainly_busy() {
+                notice.detail = format!("phase {phase}: {}", notice.detail);
+            }
+        }
+        if let Some(notice) = notice {
+            self.notice(notice);
+        }
+        due
     }
 
     fn gap(&mut self, since: Duration, now: Tick) {
@@ -491,6 +429,10 @@ impl Patrol {
         }
         // Whoever was plainly well is looked at closely until the baseline is in its past.
         self.hot.iter_mut().for_each(|hot| hot.plain = false);
+        self.rows.iter_mut().for_each(|row| {
+            row.history.skip();
+            row.counting = None;
+        });
         self.figures.gaps.fetch_add(1, Ordering::Relaxed);
         let detail = format!(
             "no scan for {:.3} s where one is due every {:.3} s; nobody is judged on that time",
@@ -498,32 +440,6 @@ impl Patrol {
             self.limits.scan.as_secs_f64()
         );
         self.outbox.put(Notice::supervisor(Cause::SupervisorGap, detail, now));
-    }
-
-    /// Each kind of lie of each worker is noted the first time and whenever its count has doubled.
-    fn note_lies(&mut self, now: Tick) {
-        let total = self.figures.lies.load(Ordering::Acquire);
-        if std::mem::replace(&mut self.lies_seen, total) == total {
-            return;
-        }
-        for (hot, row) in self.hot.iter().zip(&mut self.rows) {
-            let lies = &hot.slot.lies;
-            let counts = [
-                (&lies.wrong_thread, Cause::WrongThreadHeartbeat),
-                (&lies.backwards, Cause::ProgressBackwards),
-                (&lies.limit_cut, Cause::PhaseLimitCut),
-                (&lies.out_of_order, Cause::CheckpointOrder),
-            ];
-            for ((count, cause), noted) in counts.into_iter().zip(&mut row.noted) {
-                let count = count.load(Ordering::Relaxed);
-                if count > 0 && count >= *noted * 2 && count > *noted {
-                    *noted = count;
-                    if let Some(life) = self.census.life(row.key) {
-                        self.outbox.put(life.note(cause, format!("{count} so far"), now));
-                    }
-                }
-            }
-        }
     }
 
     fn tidy_up(&mut self, now: Tick) {
@@ -539,19 +455,21 @@ impl Patrol {
     }
 
     /// The census remembers only so many of the cleaned.
-    fn forget(&mut self) {
+    pub(super) fn forget(&mut self) {
         let census = &self.census;
         self.past.retain(|key, _| census.life(*key).is_some());
+        self.forget_cares();
     }
 
-    fn feed(&mut self, stuck: Option<&str>, now: Tick) {
+    fn feed(&mut self, stuck: Option<String>, now: Tick) {
         let Some(feeder) = &mut self.feeder else { return };
-        match feeder.turn(stuck, now) {
+        let stuck = self.hopeless.clone().or(stuck.map(|who| format!("{who} does not advance")));
+        match feeder.turn(stuck.as_deref(), now) {
             Fed::NotDue => {}
             Fed::Pinged => drop(self.figures.pings.fetch_add(1, Ordering::Relaxed)),
             Fed::Held { what, first } => {
                 if first {
-                    let detail = format!("{what} does not advance; systemd will restart the service");
+                    let detail = format!("{what}; systemd will restart the service");
                     self.outbox.put(Notice::supervisor(Cause::WatchdogHeld, detail, now));
                 }
             }
@@ -572,12 +490,12 @@ impl Hot {
         let beat_at = self.slot.beat_at();
         let silent = now.0.saturating_sub(beat_at.0);
         let flat = self.slot.progress_at().map_or(0, |at| now.0.saturating_sub(at.0));
-        (silent < self.tau_ns / 2 && flat < self.tau_ns).then_some(beat_at.0 + self.tau_ns)
+        (silent < self.quiet_ns && flat < self.tau_ns).then_some(beat_at.0 + self.tau_ns)
     }
 }
 
 impl Past {
-    fn row(&self, key: WorkerKey) -> TaskRow {
+    pub(super) fn row(&self, key: WorkerKey) -> TaskRow {
         TaskRow {
             key,
             name: self.spec.name.clone(),
@@ -594,8 +512,17 @@ impl Past {
             phase: String::new(),
             checkpoint: self.checkpoint.clone(),
             wrong_thread_beats: self.wrong_thread_beats,
+            status: self.status.clone(),
+            suspicion: None,
             counters: String::new(),
         }
+    }
+}
+
+fn last_words(said: &Said) -> String {
+    match said {
+        Said::Finished { text, .. } | Said::Killed { text } => text.clone(),
+        Said::Panicked { text, place } => format!("{text} at {place}"),
     }
 }
 

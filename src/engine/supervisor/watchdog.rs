@@ -66,7 +66,7 @@ impl Feeder {
         self.next
     }
 
-    /// After a complete scan. `stuck` names a vital worker that is a ZOMBIE.
+    /// After a complete scan. `stuck` says why not, where a vital worker is a ZOMBIE.
     pub(super) fn turn(&mut self, stuck: Option<&str>, now: Tick) -> Fed {
         let still = self.watchdog.vital.as_ref().and_then(|vital| {
             let count = (vital.count)();
@@ -81,9 +81,10 @@ impl Feeder {
             return Fed::NotDue;
         }
         self.next = now.after(self.watchdog.period);
-        if let Some(what) = stuck.or(still) {
+        let still = still.map(|what| format!("{what} does not advance"));
+        if let Some(what) = stuck.map(str::to_owned).or(still) {
             let first = !std::mem::replace(&mut self.held, true);
-            return Fed::Held { what: what.to_owned(), first };
+            return Fed::Held { what, first };
         }
         self.held = false;
         self.watchdog.notifier.watchdog();
@@ -120,8 +121,8 @@ mod tests {
         check(999, 1, None, Fed::NotDue);
         check(1000, 0, None, Fed::Pinged);
         check(2498, 0, None, Fed::Pinged);
-        check(3498, 0, None, held("evidence", true));
-        check(4498, 0, None, held("evidence", false));
+        check(3498, 0, None, held("evidence does not advance", true));
+        check(4498, 0, None, held("evidence does not advance", false));
         check(5498, 1, None, Fed::Pinged);
         check(6498, 1, Some("t3 (mqtt)"), held("t3 (mqtt)", true));
         check(7498, 1, None, Fed::Pinged);

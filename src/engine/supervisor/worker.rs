@@ -1,31 +1,60 @@
 //! The thread of one worker, from its first to its last instruction.
 
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use super::heart::{Finished, Heart, Slot};
+use serde_json::Value;
+
+use super::heart::{Finished, Heart};
 use super::link::{Link, Tier};
-use crate::sys::thread;
+use super::slot::Slot;
+use super::spec::{TaskSpec, Work};
+use crate::sys::thread::{self, Thread};
 use crate::sys::wake::Bell;
 
-/// What a worker does; it runs once.
-pub type Work = Box<dyn FnOnce(Heart) -> Finished + Send>;
-
-/// Makes the thread. The slot has its name already.
-pub(super) fn start(
-    name: &str,
-    stack: usize,
-    slot: &Arc<Slot>,
-    tier: Tier,
-    bell: &Bell,
-    work: Work,
-) -> std::io::Result<thread::Thread> {
+/// Makes the thread for one life. The slot has its name already.
+pub(super) fn start(spec: &TaskSpec, slot: &Arc<Slot>, tier: Tier, bell: &Bell, work: Work) -> io::Result<Thread> {
     let (slot, bell) = (Arc::clone(slot), bell.clone());
-    thread::spawn(name, stack, Box::new(move || live(&slot, tier, &bell, work)))
+    match work {
+        Work::Once(work) => {
+            let life = move || {
+                announce(&slot, tier, &bell, true);
+                live(&slot, work);
+            };
+            thread::spawn(&spec.name, spec.stack, Box::new(life))
+        }
+        Work::Again(work) => {
+            let life = move || {
+                announce(&slot, tier, &bell, true);
+                live(&slot, |heart| work(heart));
+            };
+            thread::spawn(&spec.name, spec.stack, Box::new(life))
+        }
+        Work::Foreign(make) => {
+            let name = spec.name.clone();
+            let before = {
+                let slot = Arc::clone(&slot);
+                move || {
+                    thread::set_name(&name);
+                    announce(&slot, tier, &bell, true);
+                    // Foreign code knows nothing of beats.
+                    slot.told_idle();
+                }
+            };
+            let after = move |returned: usize| {
+                slot.finish(match returned {
+                    0 => Finished::Done(Value::Null),
+                    code => Finished::Failed(format!("the foreign code returned {code}")),
+                });
+                slot.unregister();
+            };
+            thread::spawn_foreign(spec.stack, Box::new(before), make(), Box::new(after))
+        }
+    }
 }
 
-fn live(slot: &Arc<Slot>, tier: Tier, bell: &Bell, work: Work) {
-    announce(slot, tier, bell);
+fn live(slot: &Arc<Slot>, work: impl FnOnce(Heart) -> Finished) {
     let heart = Heart { slot: Arc::clone(slot) };
     match catch_unwind(AssertUnwindSafe(|| work(heart))) {
         Ok(finished) => slot.finish(finished),
@@ -38,13 +67,18 @@ fn live(slot: &Arc<Slot>, tier: Tier, bell: &Bell, work: Work) {
     slot.unregister();
 }
 
-/// Binds the calling thread to its slot and sees to it that its death is noticed.
-pub(super) fn announce(slot: &Arc<Slot>, tier: Tier, bell: &Bell) {
+/// Binds the calling thread to its slot and sees to it that its death is noticed. Only a thread that we made can be
+/// joined.
+pub(super) fn announce(slot: &Arc<Slot>, tier: Tier, bell: &Bell, ours: bool) {
     let mut link = Link::of_this_thread(tier);
     if let Link::Pidfd(fd) = &link
         && bell.add(fd, slot.token).is_err()
     {
-        link = Link::Tryjoin;
+        // The kept stat file needs no help from whoever made the thread.
+        link = Link::of_this_thread(Tier::Proc);
+    }
+    if matches!(link, Link::Tryjoin) && !ours {
+        link = Link::of_this_thread(Tier::Sentinel);
     }
     slot.register(link);
 }
