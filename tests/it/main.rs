@@ -11,6 +11,7 @@ use std::path::PathBuf;
 
 mod daemon;
 mod mcp;
+mod modbus;
 mod plant;
 mod supervision;
 mod tools;

@@ -12,9 +12,9 @@ use interlock::plant::{BUILT_IN, BUILT_IN_NAME};
 use interlock::tool::device;
 use interlock::tool::modbus::Buses;
 use interlock_domain::command::bind::{BindError, bind, parse};
-use interlock_domain::device::codec::Raw;
+use interlock_domain::device::codec::{Raw, Reading};
 use interlock_domain::device::plan::{Call, Plan, Put, Step};
-use interlock_domain::device::point::{Point, Table};
+use interlock_domain::device::point::{Point, Repr, Table};
 use interlock_domain::effect::report::Report;
 use serde_json::{Map, Value, json};
 
@@ -191,7 +191,7 @@ async fn carried_out(id: &str, plan: &Plan, input: &Value, plant: &Plant, buses:
     }
     let out = match device::run(&plant.devices, buses, input).await {
         Report::Done(out) => out,
-        other => panic!("{id}: {input} gave {other:?}"),
+        other @ (Report::Failed(_) | Report::Lost(_)) => panic!("{id}: {input} gave {other:?}"),
     };
     assert_eq!(
         (out["device"].as_str(), out["action"].as_str()),
@@ -219,7 +219,10 @@ fn words(put: &Put) -> (u16, u16) {
         Raw::Bit(bit) => (u16::from(bit), u16::from(!bit)),
         Raw::Word(word) => {
             let (min, max) = put.point.limits().expect("a number");
-            let ends = [min, max].map(|end| (end / put.point.scale).round() as u16);
+            let ends = [min, max].map(|end| match put.point.encode(Reading::Number(end)) {
+                Ok(Raw::Word(word)) => word,
+                other => panic!("the end of a range is {other:?}"),
+            });
             (word, ends.into_iter().find(|end| *end != word).expect("another value"))
         }
         Raw::BitOf(..) | Raw::Pair(_) => panic!("the built-in plant writes no {:?}", put.raw),
@@ -238,7 +241,7 @@ fn plausible(id: &str, point: &Point, value: &Value, words: &[u16]) {
         assert_eq!(*value, json!(raw != 0), "{id}: {}", point.name);
         return;
     }
-    let now = f64::from(raw as i16) * point.scale;
+    let now = if point.repr == Repr::I16 { f64::from(words[0].cast_signed()) } else { f64::from(raw) } * point.scale;
     let then = value.as_f64().unwrap_or_else(|| panic!("{id}: {} is {value}", point.name));
     assert!((now - then).abs() <= 5.0_f64.max(now.abs() / 2.0), "{id}: {} was {then}, is {now}", point.name);
 }
