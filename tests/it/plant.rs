@@ -2,9 +2,10 @@
 //! with it.
 
 use std::collections::BTreeMap;
-use std::io::{Read as _, Write as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use interlock::plant::server::{Plant, start};
@@ -356,4 +357,62 @@ async fn the_server_refuses_with_the_right_exception() {
     // It says what it is.
     let identity = raw.ask(1, &[0x2b, 0x0e, 1, 0]);
     assert!(String::from_utf8_lossy(&identity).contains("simulator"), "{identity:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pymodbus_sees_the_same_registers() {
+    let name = "pymodbus_sees_the_same_registers";
+    let Some(python) = crate::python() else {
+        return crate::skipped(name, "no Python with pymodbus; `cargo xtask test` makes one");
+    };
+    let (plant, buses) = built_in().await;
+    let start = json!({"device": "pump-2", "action": "start"});
+    assert!(matches!(device::run(&plant.devices, &buses, &start).await, Report::Done(_)));
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients/modbus.py");
+    let mut client = Command::new(python)
+        .arg(script)
+        .args([plant.address.ip().to_string(), plant.address.port().to_string()])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("Python starts");
+    let mut requests = client.stdin.take().expect("piped");
+    let mut answers = BufReader::new(client.stdout.take().expect("piped")).lines();
+    let mut ask = |request: Value| -> Value {
+        writeln!(requests, "{request}").expect("sent");
+        let line = answers.next().expect("a line").expect("text");
+        serde_json::from_str(&line).expect("JSON")
+    };
+    let rows = [
+        (json!({"call": "read_coils", "unit": 1, "address": 16, "count": 2}), json!({"bits": [true, false]})),
+        (json!({"call": "read_discrete_inputs", "unit": 1, "address": 16, "count": 2}), json!({"bits": [true, false]})),
+        (json!({"call": "read_holding_registers", "unit": 1, "address": 16, "count": 1}), json!({"registers": [5000]})),
+        (json!({"call": "read_input_registers", "unit": 1, "address": 7, "count": 1}), json!({"registers": [0]})),
+        (json!({"call": "write_coil", "unit": 1, "address": 0, "value": true}), json!({"written": true})),
+        (json!({"call": "write_coils", "unit": 1, "address": 16, "values": [false, true]}), json!({"written": true})),
+        (json!({"call": "write_register", "unit": 1, "address": 0, "value": 3550}), json!({"written": true})),
+        (json!({"call": "write_registers", "unit": 1, "address": 16, "values": [2500]}), json!({"written": true})),
+        (json!({"call": "write_register", "unit": 1, "address": 0, "value": 5001}), json!({"exception": 3})),
+        (json!({"call": "read_holding_registers", "unit": 1, "address": 9, "count": 1}), json!({"exception": 2})),
+        (json!({"call": "read_coils", "unit": 99, "address": 0, "count": 1}), json!({"exception": 11})),
+    ];
+    for (request, expected) in rows {
+        assert_eq!(ask(request.clone()), expected, "{request}");
+    }
+    let identity = ask(json!({"call": "read_device_information", "unit": 1}));
+    assert!(identity["information"]["2"].as_str().expect("a text").starts_with("simulator"), "{identity}");
+    // What it wrote is what the tool reads.
+    for (device, point, expected) in [
+        ("pump-1", "run", json!(true)),
+        ("pump-2", "run", json!(false)),
+        ("pump-2", "auto", json!(true)),
+        ("pump-1", "frequency-set", json!(35.5)),
+        ("pump-2", "frequency-set", json!(25)),
+    ] {
+        let read = json!({"device": device, "action": "read", "point": point});
+        let report = device::run(&plant.devices, &buses, &read).await;
+        assert!(matches!(&report, Report::Done(out) if out["value"] == expected), "{report:?}");
+    }
+    drop(requests);
+    assert!(client.wait().expect("it ends").success());
 }
