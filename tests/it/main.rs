@@ -10,6 +10,7 @@ use std::io::Write as _;
 use std::path::PathBuf;
 
 mod daemon;
+mod evidence;
 mod mcp;
 mod modbus;
 mod plant;
@@ -50,5 +51,3 @@ fn no_file_of_this_folder_is_forgotten() {
     }
     assert!(forgotten.is_empty(), "tests/it/main.rs has no `mod` line for {forgotten:?}: their tests never run");
 }
-
-mod evidence;
