@@ -5,9 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use interlock::config::device::parse;
-use interlock::tool::device;
-use interlock::tool::modbus::Buses;
-use interlock_domain::device::table::Devices;
+use interlock::tool::device::DeviceTool;
 use interlock_domain::effect::report::{Loss, Report};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -188,8 +186,8 @@ estop = {{ protective = true, risk = "dangerous", writes = [{{ point = "run", va
     )
 }
 
-fn devices(text: &str) -> Devices {
-    parse(text, std::path::Path::new("test.toml")).expect("a good table")
+fn tool_of(text: &str) -> DeviceTool {
+    DeviceTool::new(Arc::new(parse(text, std::path::Path::new("test.toml")).expect("a good table")))
 }
 
 /// A report in one line: `done`, `failed CODE`, `lost REASON`.
@@ -258,11 +256,8 @@ async fn a_bad_answer_is_failed_for_a_read_and_lost_for_a_write_and_the_bus_goes
     for (does, for_read, for_write) in rows {
         for (input, expected) in [(read(), for_read), (start(), for_write)] {
             let mut device = BadDevice::start(vec![does]).await;
-            let table = devices(&(device.bus("b", SHORT_MS) + &pump("p-1", "b")));
-            let buses = Buses::start(&table);
-            let run = async |input: Value| {
-                tokio::time::timeout(DEADLINE, device::run(&table, &buses, &input)).await.expect("in time")
-            };
+            let tool = tool_of(&(device.bus("b", SHORT_MS) + &pump("p-1", "b")));
+            let run = async |input: Value| tokio::time::timeout(DEADLINE, tool.run(&input)).await.expect("in time");
             let found = word(&run(input.clone()).await);
             // The next request has its own answer, and the one before was sent once.
             let next = run(read()).await;
@@ -284,10 +279,9 @@ async fn a_bad_answer_is_failed_for_a_read_and_lost_for_a_write_and_the_bus_goes
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_answer_that_nobody_asked_for_is_never_taken_for_one() {
     let mut device = BadDevice::start(vec![Does::AnswersTwice]).await;
-    let table = devices(&(device.bus("b", 5_000) + &pump("p-1", "b")));
-    let buses = Buses::start(&table);
+    let tool = tool_of(&(device.bus("b", 5_000) + &pump("p-1", "b")));
     for _ in 0..2 {
-        let report = device::run(&table, &buses, &read()).await;
+        let report = tool.run(&read()).await;
         assert!(matches!(&report, Report::Done(out) if out["value"] == 7), "{report:?}");
     }
     assert_eq!(device.seen().len(), 2);
@@ -296,10 +290,9 @@ async fn an_answer_that_nobody_asked_for_is_never_taken_for_one() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_connection_that_the_device_closed_while_idle_costs_nothing() {
     let mut device = BadDevice::start(vec![Does::AnswersAndCloses, Does::AnswersAndCloses]).await;
-    let table = devices(&(device.bus("b", 5_000) + &pump("p-1", "b")));
-    let buses = Buses::start(&table);
+    let tool = tool_of(&(device.bus("b", 5_000) + &pump("p-1", "b")));
     for left in [2, 1, 0] {
-        assert_eq!(word(&device::run(&table, &buses, &start()).await), "done");
+        assert_eq!(word(&tool.run(&start()).await), "done");
         if left > 0 {
             device.closed.recv().await.expect("the device closes");
         }
@@ -312,16 +305,16 @@ async fn nobody_there_is_a_failure_and_somebody_later_is_found() {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a port");
     let port = listener.local_addr().expect("an address").port();
     drop(listener);
-    let table = devices(&(bus("b", port, 5_000) + &pump("p-1", "b")));
-    let buses = Buses::start(&table);
+    let tool = tool_of(&(bus("b", port, 5_000) + &pump("p-1", "b")));
     for input in [read(), start(), start()] {
-        let report = device::run(&table, &buses, &input).await;
+        let report = tool.run(&input).await;
         assert_eq!(word(&report), "failed connection_refused");
         let Report::Failed(failure) = report else { continue };
         assert!(failure.message.contains(&format!("tcp://127.0.0.1:{port}")), "{}", failure.message);
     }
     // The list of a dead bus comes at once, with the reason in each row.
-    let rows = device::list(&table, &buses).await;
+    let Report::Done(list) = tool.run(&json!({"device": "*", "action": "list"})).await else { panic!("a list") };
+    let rows = list["points"].as_array().expect("rows");
     assert!(rows.iter().all(|row| row["value"].is_null() && row["error"].as_str().is_some()), "{rows:?}");
     let listener = TcpListener::bind(("127.0.0.1", port)).await.expect("the same port");
     let answering = tokio::spawn(async move {
@@ -330,7 +323,7 @@ async fn nobody_there_is_a_failure_and_somebody_later_is_found() {
             answered(&mut stream, Does::Answers, head, &pdu).await;
         }
     });
-    assert_eq!(word(&device::run(&table, &buses, &start()).await), "done");
+    assert_eq!(word(&tool.run(&start()).await), "done");
     answering.abort();
 }
 
@@ -339,14 +332,13 @@ async fn a_silent_bus_keeps_nobody_on_another_one_waiting() {
     let silent = BadDevice::start(vec![Does::Silence]).await;
     let good = BadDevice::start(Vec::new()).await;
     let text = silent.bus("silent", 60_000) + &good.bus("good", 5_000) + &pump("p-1", "good") + &pump("p-2", "silent");
-    let table = Arc::new(devices(&text));
-    let buses = Arc::new(Buses::start(&table));
+    let tool = Arc::new(tool_of(&text));
     let waiting = {
-        let (table, buses) = (Arc::clone(&table), Arc::clone(&buses));
-        tokio::spawn(async move { device::run(&table, &buses, &json!({"device": "p-2", "action": "start"})).await })
+        let tool = Arc::clone(&tool);
+        tokio::spawn(async move { tool.run(&json!({"device": "p-2", "action": "start"})).await })
     };
     for _ in 0..50 {
-        assert_eq!(word(&device::run(&table, &buses, &start()).await), "done");
+        assert_eq!(word(&tool.run(&start()).await), "done");
     }
     assert!(!waiting.is_finished());
     waiting.abort();
@@ -356,11 +348,10 @@ async fn a_silent_bus_keeps_nobody_on_another_one_waiting() {
 async fn a_caller_who_left_is_not_obeyed_and_an_emergency_stop_goes_first() {
     let may_answer = Arc::new(Semaphore::new(0));
     let mut bad = BadDevice::start_held(Vec::new(), Arc::clone(&may_answer)).await;
-    let table = Arc::new(devices(&(bad.bus("b", 60_000) + &pump("p-1", "b"))));
-    let buses = Arc::new(Buses::start(&table));
+    let tool = Arc::new(tool_of(&(bad.bus("b", 60_000) + &pump("p-1", "b"))));
     let run = |input: Value| {
-        let (table, buses) = (Arc::clone(&table), Arc::clone(&buses));
-        async move { device::run(&table, &buses, &input).await }
+        let tool = Arc::clone(&tool);
+        async move { tool.run(&input).await }
     };
     let first = tokio::spawn(run(read()));
     let seen = bad.seen.recv().await.expect("the first request");
@@ -405,9 +396,8 @@ async fn an_action_that_got_half_way_says_so() {
     ];
     for (script, expected, requests) in rows {
         let mut bad = BadDevice::start(script).await;
-        let table = devices(&(bad.bus("b", SHORT_MS) + &pump("p-1", "b")));
-        let buses = Buses::start(&table);
-        let found = match device::run(&table, &buses, &json!({"device": "p-1", "action": "both"})).await {
+        let tool = tool_of(&(bad.bus("b", SHORT_MS) + &pump("p-1", "b")));
+        let found = match tool.run(&json!({"device": "p-1", "action": "both"})).await {
             Report::Lost(Loss::Partial(steps)) => steps,
             other @ (Report::Done(_) | Report::Failed(_) | Report::Lost(_)) => word(&other),
         };
@@ -425,17 +415,15 @@ async fn a_bit_of_a_register_is_written_with_its_neighbours_and_not_without_them
     ];
     for (script, expected, requests) in rows {
         let mut bad = BadDevice::start(script).await;
-        let table = devices(&(bad.bus("b", SHORT_MS) + &pump("p-1", "b")));
-        let buses = Buses::start(&table);
-        assert_eq!(word(&device::run(&table, &buses, &write).await), expected);
+        let tool = tool_of(&(bad.bus("b", SHORT_MS) + &pump("p-1", "b")));
+        assert_eq!(word(&tool.run(&write).await), expected);
         assert_eq!(bad.seen(), requests);
     }
     // Two registers go in one request.
     let mut bad = BadDevice::start(Vec::new()).await;
-    let table = devices(&(bad.bus("b", 5_000) + &pump("p-1", "b")));
-    let buses = Buses::start(&table);
+    let tool = tool_of(&(bad.bus("b", 5_000) + &pump("p-1", "b")));
     let wide = json!({"device": "p-1", "action": "write", "point": "wide", "value": 65_537});
-    assert_eq!(word(&device::run(&table, &buses, &wide).await), "done");
+    assert_eq!(word(&tool.run(&wide).await), "done");
     assert_eq!(bad.seen(), [vec![16, 0, 4, 0, 2, 4, 0, 1, 0, 1]]);
 }
 
@@ -483,19 +471,18 @@ async fn a_serial_line_is_a_bus_like_any_other() {
     let line = format!(
         "[[bus]]\nname = \"b\"\nserial = \"{path}\"\nbaud = 115200\nparity = \"none\"\ntimeout-ms = {SHORT_MS}\n"
     );
-    let table = devices(&(line + &pump("p-1", "b")));
-    let buses = Buses::start(&table);
-    let report = device::run(&table, &buses, &read()).await;
+    let tool = tool_of(&(line + &pump("p-1", "b")));
+    let report = tool.run(&read()).await;
     assert!(matches!(&report, Report::Done(out) if out["value"] == 7), "{report:?}");
     // A write without an answer is lost, and what follows has a line of its own.
-    assert_eq!(word(&device::run(&table, &buses, &start()).await), "lost timed_out");
-    let report = device::run(&table, &buses, &read()).await;
+    assert_eq!(word(&tool.run(&start()).await), "lost timed_out");
+    let report = tool.run(&read()).await;
     assert!(matches!(&report, Report::Done(out) if out["value"] == 9), "{report:?}");
     let (seen, _master) = tokio::time::timeout(DEADLINE, task).await.expect("in time").expect("no panic");
     assert_eq!(seen, [vec![1, 3, 0, 0, 0, 1], vec![1, 5, 0, 0, 0xff, 0], vec![1, 3, 0, 0, 0, 1]]);
     drop(held);
     // A port that is not there is a failure, and nothing was sent.
-    let none = devices(&("[[bus]]\nname = \"b\"\nserial = \"/dev/ttyNONE9\"\n".to_owned() + &pump("p-1", "b")));
-    let report = device::run(&none, &Buses::start(&none), &start()).await;
+    let none = tool_of(&("[[bus]]\nname = \"b\"\nserial = \"/dev/ttyNONE9\"\n".to_owned() + &pump("p-1", "b")));
+    let report = none.run(&start()).await;
     assert_eq!(word(&report), "failed no_port");
 }

@@ -6,12 +6,12 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
 use interlock::plant::server::{Plant, start};
 use interlock::plant::{BUILT_IN, BUILT_IN_NAME};
-use interlock::tool::device;
-use interlock::tool::modbus::Buses;
+use interlock::tool::device::{ABOUT, DeviceTool};
 use interlock_domain::command::bind::{BindError, bind, parse};
 use interlock_domain::device::codec::{Raw, Reading};
 use interlock_domain::device::plan::{Call, Plan, Put, Step};
@@ -23,20 +23,20 @@ use serde_json::{Map, Value, json};
 const DEADLINE: Duration = Duration::from_secs(60);
 
 /// A Modbus TCP client of forty lines, for tests only: its frames are made here, byte by byte.
-pub(crate) struct RawClient {
+struct RawClient {
     stream: TcpStream,
     transaction: u16,
 }
 
 impl RawClient {
-    pub(crate) fn connect(address: SocketAddr) -> RawClient {
+    fn connect(address: SocketAddr) -> RawClient {
         let stream = TcpStream::connect(address).expect("the plant listens");
         stream.set_read_timeout(Some(DEADLINE)).expect("a timeout");
         RawClient { stream, transaction: 0 }
     }
 
     /// Sends a PDU, gives the PDU of the answer.
-    pub(crate) fn ask(&mut self, unit: u8, pdu: &[u8]) -> Vec<u8> {
+    fn ask(&mut self, unit: u8, pdu: &[u8]) -> Vec<u8> {
         self.transaction += 1;
         let len = u16::try_from(pdu.len() + 1).expect("a short frame");
         let mut frame = Vec::new();
@@ -55,7 +55,7 @@ impl RawClient {
     }
 
     /// Registers, or bits as 0 and 1.
-    pub(crate) fn read(&mut self, unit: u8, table: Table, address: u16, count: u16) -> Vec<u16> {
+    fn read(&mut self, unit: u8, table: Table, address: u16, count: u16) -> Vec<u16> {
         let function = match table {
             Table::Coil => 1,
             Table::Discrete => 2,
@@ -85,10 +85,10 @@ impl RawClient {
     }
 }
 
-pub(crate) async fn built_in() -> (Plant, Buses) {
+async fn built_in() -> (Plant, DeviceTool) {
     let plant = start(BUILT_IN, Path::new(BUILT_IN_NAME), 0).await.expect("the plant starts");
-    let buses = Buses::start(&plant.devices);
-    (plant, buses)
+    let tool = DeviceTool::new(Arc::new(plant.devices.clone()));
+    (plant, tool)
 }
 
 fn shipped() -> Vec<Map<String, Value>> {
@@ -120,7 +120,7 @@ async fn all_141_commands_are_bound_and_do_what_they_say() {
 }
 
 async fn all_commands() {
-    let (plant, buses) = built_in().await;
+    let (plant, tool) = built_in().await;
     let mut raw = RawClient::connect(plant.address);
     let commands = shipped();
     assert_eq!(commands.len(), 141);
@@ -148,14 +148,14 @@ async fn all_commands() {
             Err(other) => panic!("{id}: {other}"),
         }
         let calls = bind(&steps, &all, &plant.devices).unwrap_or_else(|error| panic!("{id}: {error}"));
-        for (tool, input) in calls {
-            *by_tool.entry(tool.as_str().to_owned()).or_default() += 1;
-            if tool.as_str() == "device" {
+        for (name, input) in calls {
+            *by_tool.entry(name.as_str().to_owned()).or_default() += 1;
+            if name.as_str() == "device" {
                 let plan = plant.devices.plan(&Call::parse(&input).expect("a call")).expect("a plan");
                 assert_eq!(plan.risk.word(), command["risk"], "{id}: the risk of {input}");
                 let protective = command.get("protective") == Some(&json!(true));
                 assert_eq!(plan.protective, protective, "{id}: protective");
-                carried_out(id, &plan, &input, &plant, &buses, &mut raw).await;
+                carried_out(id, &plan, &input, &tool, &mut raw).await;
             }
         }
     }
@@ -173,7 +173,7 @@ async fn all_commands() {
 }
 
 /// Through the tool, and then looked at from outside.
-async fn carried_out(id: &str, plan: &Plan, input: &Value, plant: &Plant, buses: &Buses, raw: &mut RawClient) {
+async fn carried_out(id: &str, plan: &Plan, input: &Value, tool: &DeviceTool, raw: &mut RawClient) {
     let puts = plan.steps.iter().filter_map(|step| match step {
         Step::Write(put) => Some(put),
         Step::Read(_) => None,
@@ -190,7 +190,7 @@ async fn carried_out(id: &str, plan: &Plan, input: &Value, plant: &Plant, buses:
             put.point.name
         );
     }
-    let out = match device::run(&plant.devices, buses, input).await {
+    let out = match tool.run(input).await {
         Report::Done(out) => out,
         other @ (Report::Failed(_) | Report::Lost(_)) => panic!("{id}: {input} gave {other:?}"),
     };
@@ -249,8 +249,8 @@ fn plausible(id: &str, point: &Point, value: &Value, words: &[u16]) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_person_sees_what_was_done_in_names_and_units() {
-    let (plant, buses) = built_in().await;
-    let run = async |input: Value| match device::run(&plant.devices, &buses, &input).await {
+    let (plant, tool) = built_in().await;
+    let run = async |input: Value| match tool.run(&input).await {
         Report::Done(out) => out,
         Report::Failed(failure) => json!([failure.code, failure.message]),
         Report::Lost(loss) => panic!("{input}: {loss:?}"),
@@ -299,14 +299,15 @@ async fn a_person_sees_what_was_done_in_names_and_units() {
     for (input, expected) in rows {
         assert_eq!(run(input.clone()).await, expected, "{input}");
     }
-    let schema = (device::ABOUT.output)();
+    let schema = (ABOUT.output)();
     assert_eq!(schema["required"], json!(["device", "action"]));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_list_has_a_row_for_each_point_with_its_value() {
-    let (plant, buses) = built_in().await;
-    let rows = device::list(&plant.devices, &buses).await;
+    let (plant, tool) = built_in().await;
+    let Report::Done(list) = tool.run(&json!({"device": "*", "action": "list"})).await else { panic!("a list") };
+    let rows = list["points"].as_array().expect("rows");
     let points = plant.devices.iter().map(|device| device.points.len()).sum::<usize>();
     assert_eq!(rows.len(), points);
     let row = rows.iter().find(|row| row["device"] == "pump-2" && row["point"] == "frequency-set").expect("a row");
@@ -365,9 +366,9 @@ async fn pymodbus_sees_the_same_registers() {
     let Some(python) = crate::python() else {
         return crate::skipped(name, "no Python with pymodbus; `cargo xtask test` makes one");
     };
-    let (plant, buses) = built_in().await;
+    let (plant, tool) = built_in().await;
     let start = json!({"device": "pump-2", "action": "start"});
-    assert!(matches!(device::run(&plant.devices, &buses, &start).await, Report::Done(_)));
+    assert!(matches!(tool.run(&start).await, Report::Done(_)));
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients/modbus.py");
     let mut client = Command::new(python)
         .arg(script)
@@ -410,7 +411,7 @@ async fn pymodbus_sees_the_same_registers() {
         ("pump-2", "frequency-set", json!(25)),
     ] {
         let read = json!({"device": device, "action": "read", "point": point});
-        let report = device::run(&plant.devices, &buses, &read).await;
+        let report = tool.run(&read).await;
         assert!(matches!(&report, Report::Done(out) if out["value"] == expected), "{report:?}");
     }
     drop(requests);
