@@ -249,7 +249,7 @@ fn plausible(id: &str, point: &Point, value: &Value, words: &[u16]) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_person_sees_what_was_done_in_names_and_units() {
-    let (plant, tool) = built_in().await;
+    let (_plant, tool) = built_in().await;
     let run = async |input: Value| match tool.run(&input).await {
         Report::Done(out) => out,
         Report::Failed(failure) => json!([failure.code, failure.message]),
