@@ -178,6 +178,8 @@ run = {{ coil = 0 }}
 speed = {{ holding = 0 }}
 wide = {{ holding = 4, type = "u32" }}
 flag = {{ holding = 8, bit = 3 }}
+valve = {{ coil = 9, write = "multiple" }}
+torque = {{ holding = 9, type = "i16", write = "multiple" }}
 [device.actions]
 start = {{ writes = [{{ point = "run", value = true }}] }}
 both = {{ writes = [{{ point = "run", value = true }}, {{ point = "speed", value = 5 }}] }}
@@ -425,6 +427,14 @@ async fn a_bit_of_a_register_is_written_with_its_neighbours_and_not_without_them
     let wide = json!({"device": "p-1", "action": "write", "point": "wide", "value": 65_537});
     assert_eq!(word(&tool.run(&wide).await), "done");
     assert_eq!(bad.seen(), [vec![16, 0, 4, 0, 2, 4, 0, 1, 0, 1]]);
+    // A device without functions 5 and 6.
+    for (point, value, expected) in
+        [("valve", json!(true), vec![15, 0, 9, 0, 1, 1, 1]), ("torque", json!(-2), vec![16, 0, 9, 0, 1, 2, 0xff, 0xfe])]
+    {
+        let write = json!({"device": "p-1", "action": "write", "point": point, "value": value});
+        assert_eq!(word(&tool.run(&write).await), "done");
+        assert_eq!(bad.seen(), [expected]);
+    }
 }
 
 /// CRC-16 of Modbus over serial line V1.02, section 6.2.2.

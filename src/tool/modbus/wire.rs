@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use interlock_domain::device::codec::Raw;
 use interlock_domain::device::plan::{Put, Span};
-use interlock_domain::device::point::Table;
+use interlock_domain::device::point::{Table, WriteBy};
 use interlock_domain::device::table::{Bus, Link, Parity};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
@@ -177,8 +177,14 @@ impl Wire {
     pub(super) async fn write(&mut self, put: &Put, limit: Duration) -> Result<(), Trouble> {
         let at = put.point.address;
         let (request, expected) = match put.raw {
-            Raw::Bit(bit) => (Request::WriteSingleCoil(at, bit), Response::WriteSingleCoil(at, bit)),
-            Raw::Word(word) => (Request::WriteSingleRegister(at, word), Response::WriteSingleRegister(at, word)),
+            Raw::Bit(bit) => match put.point.function {
+                WriteBy::Single => (Request::WriteSingleCoil(at, bit), Response::WriteSingleCoil(at, bit)),
+                WriteBy::Multiple => {
+                    let bits = Cow::Owned(vec![bit]);
+                    (Request::WriteMultipleCoils(at, bits), Response::WriteMultipleCoils(at, 1))
+                }
+            },
+            Raw::Word(word) => register(at, word, put.point.function),
             Raw::Pair(pair) => {
                 let words = Cow::Owned(pair.to_vec());
                 (Request::WriteMultipleRegisters(at, words), Response::WriteMultipleRegisters(at, 2))
@@ -187,7 +193,7 @@ impl Wire {
                 let span = Span { unit: put.unit, table: Table::Holding, address: at, count: 1, points: Vec::new() };
                 let before = self.read(&span, limit).await.map_err(nothing_written)?;
                 let word = put.point.with_bit(before.first().copied().unwrap_or(0), bit_at, bit);
-                (Request::WriteSingleRegister(at, word), Response::WriteSingleRegister(at, word))
+                register(at, word, put.point.function)
             }
         };
         match self.exchange(put.unit, request, limit).await? {
@@ -224,6 +230,17 @@ impl Wire {
             Ok(Err(Error::Protocol(error))) => Err(Trouble::Nonsense(cut(&error.to_string()))),
             Err(_) if !sent => Err(not_sent("the connection takes nothing".to_owned())),
             Err(_) => Err(Trouble::NoAnswer),
+        }
+    }
+}
+
+/// The request that writes one register, and the answer that fits it.
+fn register(at: u16, word: u16, by: WriteBy) -> (Request<'static>, Response) {
+    match by {
+        WriteBy::Single => (Request::WriteSingleRegister(at, word), Response::WriteSingleRegister(at, word)),
+        WriteBy::Multiple => {
+            let words = Cow::Owned(vec![word]);
+            (Request::WriteMultipleRegisters(at, words), Response::WriteMultipleRegisters(at, 1))
         }
     }
 }
