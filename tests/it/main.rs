@@ -16,6 +16,7 @@ use std::path::PathBuf;
 mod daemon;
 mod evidence;
 mod mcp;
+mod modbus;
 mod plant;
 mod supervision;
 mod tools;
@@ -32,7 +33,6 @@ fn skipped(test: &str, why: &str) {
 }
 
 /// The Python that has the independent clients (pymodbus, mcp), when `cargo xtask` has set it up.
-#[expect(dead_code, reason = "the first test that speaks to an independent client takes this line away")]
 fn python() -> Option<PathBuf> {
     let named = std::env::var_os("INTERLOCK_TEST_PYTHON").map(PathBuf::from);
     // A plain `cargo test` finds what an earlier `cargo xtask` left: `<target>/debug/deps/it-…` is this program.
