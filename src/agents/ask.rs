@@ -28,14 +28,17 @@ const ANSWER_WAIT: Duration = Duration::from_secs(150);
 /// Calls that may be parked at once.
 const PARKED_MAX: usize = 256;
 
-/// The key of the gate's own question.
-const KEY_DECISION: &str = "decision";
+/// The key of the gate's own question, which no tool's question can have by accident.
+const KEY_GATE: &str = "interlock/decision";
+
+/// The member of the form that says what the person decided.
+const DECISION: &str = "decision";
 
 /// The gate's question as a form for the person behind the client. The answer that does nothing is the default.
 #[must_use]
 pub fn form(question: &QuestionView) -> Ask {
     Ask {
-        key: KEY_DECISION.to_owned(),
+        key: KEY_GATE.to_owned(),
         method: "elicitation/create".to_owned(),
         params: json!({
             "mode": "form",
@@ -43,7 +46,7 @@ pub fn form(question: &QuestionView) -> Ask {
             "requestedSchema": {
                 "type": "object",
                 "properties": {
-                    KEY_DECISION: {
+                    DECISION: {
                         "type": "string",
                         "title": "允许执行？ / Allow it?",
                         "description": "allow: run exactly this call once. deny: do not run it.",
@@ -51,7 +54,7 @@ pub fn form(question: &QuestionView) -> Ask {
                         "default": "deny",
                     },
                 },
-                "required": [KEY_DECISION],
+                "required": [DECISION],
             },
         }),
     }
@@ -61,8 +64,8 @@ pub fn form(question: &QuestionView) -> Ask {
 /// Only a plain "allow" allows.
 #[must_use]
 pub fn decision(answers: &[(String, Value)]) -> Option<Answer> {
-    let (_, form) = answers.iter().find(|(key, _)| key == KEY_DECISION)?;
-    match (form["action"].as_str(), form["content"][KEY_DECISION].as_str()) {
+    let (_, form) = answers.iter().find(|(key, _)| key == KEY_GATE)?;
+    match (form["action"].as_str(), form["content"][DECISION].as_str()) {
         (Some("accept"), Some("allow")) => Some(Answer::Allow),
         (Some("accept"), Some("deny")) | (Some("decline"), _) => Some(Answer::Deny),
         _ => None,
@@ -81,6 +84,8 @@ pub struct Asking {
 enum Way {
     /// Requests of ours, each with its number.
     Sent(Arc<Session>, VecDeque<Sent>),
+    /// All answers were there already.
+    Given,
     /// The call is parked under this state, for these questions.
     Parked(String, Vec<Ask>, oneshot::Receiver<Resume>),
 }
@@ -127,6 +132,7 @@ impl Asking {
                 }
                 Heard::All(std::mem::take(&mut self.got))
             }
+            Way::Given => Heard::All(std::mem::take(&mut self.got)),
             Way::Parked(_, _, resumed) => match timeout_at(self.until, resumed).await {
                 Ok(Ok(resume)) => Heard::Back(resume),
                 Ok(Err(_)) | Err(_) => Heard::Not(NotAsked::NoAnswer),
@@ -145,6 +151,7 @@ impl Asking {
                 }
             }
             Way::Parked(state, _, _) => core.parked.forget(&state),
+            Way::Given => {}
         }
     }
 }
@@ -158,6 +165,20 @@ pub async fn ask(core: &Core, ctx: &mut Ctx, digest: &Call, asks: Vec<Ask>) -> R
         era::may_ask(&ctx.capabilities, &ask.method).map_err(NotAsked::NotDeclared)?;
     }
     let until = Instant::now() + ANSWER_WAIT;
+    let mut got = Vec::new();
+    let mut open = Vec::new();
+    for ask in asks {
+        // A person answers the gate after it asked, not before.
+        let early = if ask.key == KEY_GATE { None } else { ctx.answers.remove(&ask.key) };
+        match early {
+            Some(answer) if fits(&ask.method, &answer) => got.push((ask.key, answer)),
+            Some(_) | None => open.push(ask),
+        }
+    }
+    if open.is_empty() {
+        return Ok(Asking { got, until, way: Way::Given });
+    }
+    let asks = open;
     match (ctx.era, &ctx.session) {
         (Era::Legacy, Some(session)) => {
             let session = Arc::clone(session);
@@ -176,10 +197,10 @@ pub async fn ask(core: &Core, ctx: &mut Ctx, digest: &Call, asks: Vec<Ask>) -> R
                     return Err(NotAsked::NoAnswer);
                 }
             }
-            Ok(Asking { got: Vec::new(), until, way: Way::Sent(session, waits) })
+            Ok(Asking { got, until, way: Way::Sent(session, waits) })
         }
         (Era::Legacy, None) => Err(NotAsked::NoAnswer),
-        (Era::Modern, _) => park(core, ctx, digest, asks, Vec::new(), until).await,
+        (Era::Modern, _) => park(core, ctx, digest, asks, got, until).await,
     }
 }
 
@@ -221,7 +242,8 @@ pub async fn take_in(
             waits.iter().for_each(|(_, number, _)| session.close_ask(*number));
             Err(why)
         }
-        (Heard::Back(_), Way::Sent(..)) => Err(NotAsked::NoAnswer),
+        (Heard::Not(why), Way::Given) => Err(why),
+        (Heard::Back(_), Way::Sent(..) | Way::Given) => Err(NotAsked::NoAnswer),
         (Heard::Back(mut back), Way::Parked(_, asks, _)) => {
             ctx.id = back.id;
             ctx.meta = back.meta;
@@ -236,6 +258,23 @@ pub async fn take_in(
             }
             if open.is_empty() { Ok(Ok(got)) } else { park(core, ctx, digest, open, got, asking.until).await.map(Err) }
         }
+    }
+}
+
+/// What a request says of an earlier one: the state that it was given, and the answers that it brings.
+///
+/// # Errors
+/// When they are not a string and an object.
+pub fn brought(params: &Map<String, Value>) -> Result<(Option<&str>, Map<String, Value>), RpcError> {
+    let state = match params.get("requestState") {
+        None => None,
+        Some(Value::String(state)) => Some(state.as_str()),
+        Some(_) => return Err(RpcError::new(rpc::INVALID_PARAMS, "\"requestState\" is a string")),
+    };
+    match params.get("inputResponses") {
+        None => Ok((state, Map::new())),
+        Some(Value::Object(answers)) => Ok((state, answers.clone())),
+        Some(_) => Err(RpcError::new(rpc::INVALID_PARAMS, "\"inputResponses\" is an object")),
     }
 }
 
@@ -378,7 +417,7 @@ mod tests {
     use crate::agents::engine::QuestionKind;
 
     fn check(form: Value, expected: Option<Answer>) {
-        assert_eq!(decision(&[("decision".into(), form.clone())]), expected, "{form}");
+        assert_eq!(decision(&[(KEY_GATE.into(), form.clone())]), expected, "{form}");
     }
 
     #[test]

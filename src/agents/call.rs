@@ -1,10 +1,11 @@
-//! `tools/call`: from the request to the result, with all that can happen in between.
+//! `tools/call`, and what is handed on to servers behind us: from the request to the result, with all that can happen
+//! in between.
 //!
 //! Five things race: the end of the call, the client's answer to a question, what the tool sends up, the client's
 //! patience, and its going away. Whoever comes first is served; nothing that the engine was told is ever taken back
 //! except by a cancellation, and a cancellation always reaches the engine.
 
-use interlock_domain::id::{RunId, ToolName};
+use interlock_domain::id::{CallId, RunId, ToolName};
 use serde_json::{Map, Value, json};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, timeout_at};
@@ -12,9 +13,10 @@ use tokio::time::{Instant, timeout_at};
 use crate::agents::ask::{self, Asking, Call, Heard};
 use crate::agents::core::{Core, Ctx, Fault, stopping};
 use crate::agents::engine::{
-    Answer, EngineRequest, NotAsked, QuestionView, ReplyView, Submitted, UPWARD_LEN_MAX, Upward,
+    Answer, EngineRequest, NotAsked, NotSubmitted, QuestionView, Submitted, UPWARD_LEN_MAX, Upward,
 };
 use crate::agents::outcome;
+use crate::agents::session::WATCHED_MAX;
 use crate::mcp::era::{self, Era};
 use crate::mcp::rpc::{self, Request, RpcError};
 
@@ -64,16 +66,71 @@ async fn carry_out(
     tool: ToolName,
     args: Value,
 ) -> Result<Value, Fault> {
-    let (up, mut from_tool) = mpsc::channel(UPWARD_LEN_MAX);
+    let (up, from_tool) = mpsc::channel(UPWARD_LEN_MAX);
     let name = tool.as_str().to_owned();
-    let Submitted { call, question, mut reply } = match core.engine.submit(run, tool, args, up).await {
+    let Submitted { call, question, reply } = match core.engine.submit(run, tool, args, up).await {
         Ok(submitted) => submitted,
         Err(why) => return Ok(outcome::not_submitted(&name, why)?),
     };
+    match attend(core, ctx, digest, Work { call: Some(call), question, reply, from_tool }).await? {
+        Over::Ended(reply) => Ok(outcome::result(call, reply)?),
+        Over::Waiting(question) => Ok(outcome::waiting(call, &question)),
+    }
+}
+
+/// Hands on what the servers behind us answer: prompts, resources, completion.
+///
+/// # Errors
+/// Theirs, and when the client went away or the engine has no room.
+pub async fn relay(core: &Core, request: Request, ctx: &mut Ctx) -> Result<Value, Fault> {
+    let digest = Call::of(&request.method, &request.params);
+    let Request { method, mut params, .. } = request;
+    for own in ["_meta", "inputResponses", "requestState"] {
+        params.remove(own);
+    }
+    if let (Some(session), Some(Value::String(uri))) = (&ctx.session, params.get("uri")) {
+        match method.as_str() {
+            "resources/subscribe" if !session.watch(uri) => {
+                let message = format!("this session watches {WATCHED_MAX} resources already");
+                return Err(RpcError::new(rpc::BUSY, message).into());
+            }
+            "resources/unsubscribe" => session.unwatch(uri),
+            _ => {}
+        }
+    }
+    let (up, from_tool) = mpsc::channel(UPWARD_LEN_MAX);
+    let reply = core.engine.relay(&method, Value::Object(params), up).map_err(|why| match why {
+        NotSubmitted::Busy => RpcError::new(rpc::BUSY, "too much is under way; try again later"),
+        NotSubmitted::NoSuchTool | NotSubmitted::BadArguments(_) | NotSubmitted::Stopping => stopping(),
+    })?;
+    match attend(core, ctx, &digest, Work { call: None, question: None, reply, from_tool }).await? {
+        Over::Ended(answer) => Ok(answer?),
+        Over::Waiting(_) => Err(stopping().into()),
+    }
+}
+
+/// Something that the engine works on for a client.
+struct Work<T> {
+    call: Option<CallId>,
+    question: Option<QuestionView>,
+    reply: oneshot::Receiver<T>,
+    from_tool: mpsc::Receiver<Upward>,
+}
+
+/// How it came back.
+enum Over<T> {
+    Ended(T),
+    /// Nobody answered the question in time.
+    Waiting(QuestionView),
+}
+
+/// Stays with a piece of work until it ends, or nobody waits for it any more.
+async fn attend<T>(core: &Core, ctx: &mut Ctx, digest: &Call, work: Work<T>) -> Result<Over<T>, Fault> {
+    let Work { call, question, mut reply, mut from_tool } = work;
     let cancel = ctx.cancel.clone();
     let mut asking: Option<(Asking, Purpose)> = None;
     let mut patience: Option<(Instant, QuestionView)> = None;
-    let mut end: Option<Option<ReplyView>> = None;
+    let mut end: Option<Option<T>> = None;
     let mut tool_is_there = true;
     if let Some(question) = question {
         tell_of(ctx, &question);
@@ -93,10 +150,7 @@ async fn carry_out(
             if let Some((asking, _)) = asking.take() {
                 asking.withdraw(core, ctx);
             }
-            return match end.take().flatten() {
-                Some(reply) => Ok(outcome::result(call, reply)?),
-                None => Err(stopping().into()),
-            };
+            return end.take().flatten().map(Over::Ended).ok_or_else(|| stopping().into());
         }
         tokio::select! {
             biased;
@@ -104,8 +158,7 @@ async fn carry_out(
                 if let Some((asking, _)) = asking.take() {
                     asking.withdraw(core, ctx);
                 }
-                core.engine.tell(EngineRequest::Cancel(call)).await;
-                return Err(Fault::Cancelled);
+                return give_up(core, call).await;
             }
             ended = &mut reply, if end.is_none() => {
                 // What the tool sent before it ended comes before its end.
@@ -116,18 +169,14 @@ async fn carry_out(
             }
             heard = heard(&mut asking), if asking.is_some() => {
                 if let Some((asked, purpose)) = asking.take() {
-                    let next = took(core, ctx, digest, asked, heard, purpose).await;
-                    match next {
+                    match took(core, ctx, digest, asked, heard, purpose).await {
                         Next::Asking(again) => asking = Some(again),
                         Next::Patience(question) => {
                             patience = Some((Instant::now() + core.settings.question_wait, question));
                         }
                         Next::On => {}
                         // Its client never came back: there is nobody left to work for.
-                        Next::Gone => {
-                            core.engine.tell(EngineRequest::Cancel(call)).await;
-                            return Err(Fault::Cancelled);
-                        }
+                        Next::Gone => return give_up(core, call).await,
                     }
                 }
             }
@@ -136,10 +185,17 @@ async fn carry_out(
                 None => tool_is_there = false,
             },
             question = run_out(&patience), if patience.is_some() => {
-                return Ok(outcome::waiting(call, question));
+                return Ok(Over::Waiting(question.clone()));
             }
         }
     }
+}
+
+async fn give_up<T>(core: &Core, call: Option<CallId>) -> Result<T, Fault> {
+    if let Some(call) = call {
+        core.engine.tell(EngineRequest::Cancel(call)).await;
+    }
+    Err(Fault::Cancelled)
 }
 
 /// Tells a client that cannot show a form, but reads logs, that a person is waited for.

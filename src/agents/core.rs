@@ -8,14 +8,15 @@ use std::time::Duration;
 
 use interlock_domain::id::RunId;
 use serde_json::{Map, Value, json};
-use tokio::sync::{broadcast, mpsc};
+use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use crate::agents::ask::Parked;
 use crate::agents::call;
-use crate::agents::engine::{Asker, Engine, EngineRequest, News};
+use crate::agents::engine::{Asker, Engine, EngineRequest, Offers};
 use crate::agents::front::stream::Stream;
 use crate::agents::list;
+use crate::agents::listen;
 use crate::agents::session::{Cancel, Session};
 use crate::mcp::era::{self, Era, Kind};
 use crate::mcp::rpc::{self, Id, Request, RpcError};
@@ -72,7 +73,7 @@ pub struct Core {
     /// Calls of the modern era that wait for their client to come back with answers.
     pub parked: Parked,
     /// The daemon is stopping: what would stay open for ever ends.
-    halt: Cancel,
+    pub halt: Cancel,
     // The tasks of the requests: kept so that they end with us. Touched once when a request begins.
     work: Mutex<JoinSet<()>>,
 }
@@ -99,6 +100,8 @@ pub struct Ctx {
     pub id: Id,
     /// Its `_meta`.
     pub meta: Map<String, Value>,
+    /// Answers that it brought along before anything was asked. A tool may have them; the gate never looks here.
+    pub answers: Map<String, Value>,
     /// What its client can do.
     pub capabilities: Value,
     /// Which program its client is.
@@ -167,7 +170,12 @@ impl Core {
 
     async fn answer(&self, request: Request, mut ctx: Ctx) {
         let kind = match request.method.as_str() {
-            "tools/list" | "server/discover" => Kind::Cached,
+            "tools/list"
+            | "server/discover"
+            | "prompts/list"
+            | "resources/list"
+            | "resources/templates/list"
+            | "resources/read" => Kind::Cached,
             _ => Kind::Plain,
         };
         match self.request(request, &mut ctx).await {
@@ -193,44 +201,17 @@ impl Core {
                 }
                 Ok(json!({}))
             }
-            (Era::Modern, "server/discover") => Ok(list::discover()),
-            (Era::Modern, "subscriptions/listen") => self.listen(&request, ctx).await,
+            (Era::Modern, "server/discover") => Ok(list::discover(self.engine.offers())),
+            (Era::Modern, "subscriptions/listen") => listen::listen(self, &request, ctx).await,
             (_, "tools/list") => {
                 let tools = self.engine.tools(None).await.map_err(|_| stopping())?;
                 Ok(list::tools(&tools, &request.params, self.settings.page_len)?)
             }
             (_, "tools/call") => call::call(self, request, ctx).await,
+            (era, method) if is_offered(era, method, self.engine.offers()) => call::relay(self, request, ctx).await,
             (Era::Legacy | Era::Modern, method) => {
                 let shown: String = method.chars().take(64).collect();
                 Err(RpcError::new(rpc::METHOD_NOT_FOUND, format!("no method {shown:?}")).into())
-            }
-        }
-    }
-
-    /// `subscriptions/listen`: stays open and tells what the client asked to be told, until it goes.
-    async fn listen(&self, request: &Request, ctx: &mut Ctx) -> Result<Value, Fault> {
-        // Subscribed before it is acknowledged: what happens in between is told, not lost.
-        let mut news = self.engine.news.subscribe();
-        let wants = |what: &str| request.params.get("notifications").is_some_and(|filter| filter[what] == true);
-        let mut granted = Map::new();
-        if wants("toolsListChanged") {
-            granted.insert("toolsListChanged".into(), true.into());
-        }
-        let tools = granted.contains_key("toolsListChanged");
-        let subscription = json!({era::META_SUBSCRIPTION: ctx.id.to_value()});
-        let acknowledged = json!({"_meta": subscription, "notifications": granted});
-        ctx.notify("notifications/subscriptions/acknowledged", &acknowledged);
-        loop {
-            let changed = tokio::select! {
-                () = ctx.cancel.cancelled() => return Err(Fault::Cancelled),
-                () = self.halt.cancelled() => return Ok(json!({"_meta": subscription})),
-                heard = news.recv() => match heard {
-                    Ok(News::ToolsChanged) | Err(broadcast::error::RecvError::Lagged(_)) => tools,
-                    Err(broadcast::error::RecvError::Closed) => return Ok(json!({"_meta": subscription})),
-                },
-            };
-            if changed {
-                ctx.notify("notifications/tools/list_changed", &json!({"_meta": subscription}));
             }
         }
     }
@@ -254,6 +235,17 @@ impl Core {
         if let Some(run) = session.run.get() {
             self.engine.tell(EngineRequest::CloseRun(*run)).await;
         }
+    }
+}
+
+/// Whether a method is one of those that the servers behind us answer, in that era.
+fn is_offered(era: Era, method: &str, offers: Offers) -> bool {
+    match method {
+        "prompts/list" | "prompts/get" => offers.prompts,
+        "resources/list" | "resources/templates/list" | "resources/read" => offers.resources,
+        "resources/subscribe" | "resources/unsubscribe" => offers.resources && era == Era::Legacy,
+        "completion/complete" => offers.completions,
+        _ => false,
     }
 }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use interlock_domain::id::{CallId, QuestionId, RunId, TaskId, ToolName};
 use interlock_domain::time::Wall;
 use serde_json::Value;
-use tokio::sync::{broadcast, mpsc, oneshot};
+use tokio::sync::{broadcast, mpsc, oneshot, watch};
 
 use crate::mcp::rpc::RpcError;
 
@@ -24,6 +24,19 @@ pub struct Engine {
     /// What changes and is worth telling to clients that listen. A listener that is too slow misses some and is told
     /// so, and then tells its client that everything may have changed.
     pub news: broadcast::Sender<News>,
+    /// What there is beside tools.
+    pub offers: watch::Receiver<Offers>,
+}
+
+/// What the servers behind us offer beside tools. Only what is offered is announced, and only that is answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Offers {
+    /// `prompts/list` and `prompts/get`.
+    pub prompts: bool,
+    /// `resources/*`, with subscriptions.
+    pub resources: bool,
+    /// `completion/complete`.
+    pub completions: bool,
 }
 
 /// What this room asks of the engine. The engine answers each by its oneshot; a dropped oneshot means that the engine
@@ -58,6 +71,17 @@ pub enum EngineRequest {
         up: mpsc::Sender<Upward>,
         /// What became of it at the door.
         reply: oneshot::Sender<Result<Submitted, NotSubmitted>>,
+    },
+    /// Something for the servers behind us that is no call: prompts, resources, completion.
+    Relay {
+        /// `prompts/get`, `resources/read`, `resources/subscribe`, …
+        method: String,
+        /// Its parameters, without what belongs to the client's own connection.
+        params: Value,
+        /// Where progress, log messages and questions go.
+        up: mpsc::Sender<Upward>,
+        /// The answer. When its receiver is gone, nobody wants it any more.
+        reply: oneshot::Sender<Result<Value, RpcError>>,
     },
     /// A person's answer to a question.
     Answer {
@@ -305,6 +329,28 @@ pub enum NotAsked {
 pub enum News {
     /// The list of tools.
     ToolsChanged,
+    /// The list of prompts.
+    PromptsChanged,
+    /// The list of resources.
+    ResourcesChanged,
+    /// The resource with this address.
+    ResourceUpdated(String),
+}
+
+impl News {
+    /// What somebody who missed news has to take for changed.
+    pub const LISTS: [News; 3] = [News::ToolsChanged, News::PromptsChanged, News::ResourcesChanged];
+
+    /// The notification that tells it: its method, and the address of the resource that it is about.
+    #[must_use]
+    pub fn notification(&self) -> (&'static str, Option<&str>) {
+        match self {
+            News::ToolsChanged => ("notifications/tools/list_changed", None),
+            News::PromptsChanged => ("notifications/prompts/list_changed", None),
+            News::ResourcesChanged => ("notifications/resources/list_changed", None),
+            News::ResourceUpdated(uri) => ("notifications/resources/updated", Some(uri)),
+        }
+    }
 }
 
 impl Engine {
@@ -345,6 +391,31 @@ impl Engine {
             Err(mpsc::error::TrySendError::Full(_)) => Err(NotSubmitted::Busy),
             Err(mpsc::error::TrySendError::Closed(_)) => Err(NotSubmitted::Stopping),
         }
+    }
+
+    /// Hands something on to the servers behind us.
+    ///
+    /// # Errors
+    /// When the engine has no room now, or is stopping.
+    pub fn relay(
+        &self,
+        method: &str,
+        params: Value,
+        up: mpsc::Sender<Upward>,
+    ) -> Result<oneshot::Receiver<Result<Value, RpcError>>, NotSubmitted> {
+        let (reply, answer) = oneshot::channel();
+        let request = EngineRequest::Relay { method: method.to_owned(), params, up, reply };
+        match self.requests.try_send(request) {
+            Ok(()) => Ok(answer),
+            Err(mpsc::error::TrySendError::Full(_)) => Err(NotSubmitted::Busy),
+            Err(mpsc::error::TrySendError::Closed(_)) => Err(NotSubmitted::Stopping),
+        }
+    }
+
+    /// What there is beside tools, now.
+    #[must_use]
+    pub fn offers(&self) -> Offers {
+        *self.offers.borrow()
     }
 
     /// Tells the engine something that needs no answer, and waits for a place in its inbox. Nothing is left to tell

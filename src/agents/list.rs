@@ -6,7 +6,7 @@
 use interlock_domain::id::ToolName;
 use serde_json::{Map, Value, json};
 
-use crate::agents::engine::ToolView;
+use crate::agents::engine::{Offers, ToolView};
 use crate::mcp::era;
 use crate::mcp::rpc::{self, RpcError};
 
@@ -22,12 +22,27 @@ pub fn server() -> Value {
     json!({"name": "interlock", "title": "Interlock 联锁", "version": env!("CARGO_PKG_VERSION")})
 }
 
+/// What we can do.
+fn capabilities(offers: Offers) -> Value {
+    let mut capabilities = json!({"tools": {"listChanged": true}, "logging": {}});
+    if offers.prompts {
+        capabilities["prompts"] = json!({"listChanged": true});
+    }
+    if offers.resources {
+        capabilities["resources"] = json!({"listChanged": true, "subscribe": true});
+    }
+    if offers.completions {
+        capabilities["completions"] = json!({});
+    }
+    capabilities
+}
+
 /// The result of `initialize`.
 #[must_use]
-pub fn initialize(version: &str) -> Value {
+pub fn initialize(version: &str, offers: Offers) -> Value {
     json!({
         "protocolVersion": version,
-        "capabilities": {"tools": {"listChanged": true}, "logging": {}},
+        "capabilities": capabilities(offers),
         "serverInfo": server(),
         "instructions": INSTRUCTIONS,
     })
@@ -35,10 +50,10 @@ pub fn initialize(version: &str) -> Value {
 
 /// The result of `server/discover`.
 #[must_use]
-pub fn discover() -> Value {
+pub fn discover(offers: Offers) -> Value {
     json!({
         "supportedVersions": [era::MODERN],
-        "capabilities": {"tools": {"listChanged": true}, "logging": {}},
+        "capabilities": capabilities(offers),
         "instructions": INSTRUCTIONS,
     })
 }

@@ -14,5 +14,6 @@ pub mod core;
 pub mod engine;
 pub mod front;
 pub mod list;
+pub mod listen;
 pub mod outcome;
 pub mod session;

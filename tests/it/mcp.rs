@@ -462,9 +462,9 @@ async fn a_modern_call_is_parked_for_its_person_and_for_nobody_else() {
     let asked = json(world.modern(1, "tools/call", forms(json!({}))).await).await;
     let result = &asked["result"];
     assert_eq!(result["resultType"], "input_required");
-    assert_eq!(result["inputRequests"]["decision"]["method"], "elicitation/create");
+    assert_eq!(result["inputRequests"]["interlock/decision"]["method"], "elicitation/create");
     let state = result["requestState"].clone();
-    let yes = json!({"decision": {"action": "accept", "content": {"decision": "allow"}}});
+    let yes = json!({"interlock/decision": {"action": "accept", "content": {"decision": "allow"}}});
     // Other arguments, another state: neither reaches the call.
     for wrong in [
         json!({"requestState": state, "inputResponses": yes, "arguments": {"x": 2}}),
@@ -496,7 +496,7 @@ async fn listeners_hear_that_the_tools_changed() {
     let mut modern = events(world.modern(8, "subscriptions/listen", wanted).await);
     let acknowledged = modern.next().await.expect("the acknowledgement");
     assert_eq!(acknowledged["method"], "notifications/subscriptions/acknowledged");
-    assert_eq!(acknowledged["params"]["notifications"], json!({"toolsListChanged": true}));
+    assert_eq!(acknowledged["params"]["notifications"], json!({"toolsListChanged": true, "promptsListChanged": true}));
     world.engine.news.send(News::ToolsChanged).expect("listeners");
     assert_eq!(legacy.next().await.expect("news")["method"], "notifications/tools/list_changed");
     let news = modern.next().await.expect("news");

@@ -66,7 +66,8 @@ pub async fn serve(listener: TcpListener, core: Arc<Core>, mut stop: watch::Rece
             biased;
             () = told(&mut stop) => break,
             heard = news.recv(), if is_heard => match heard {
-                Ok(News::ToolsChanged) | Err(broadcast::error::RecvError::Lagged(_)) => front.tell_tools_changed(),
+                Ok(news) => front.tell(&[news]),
+                Err(broadcast::error::RecvError::Lagged(_)) => front.tell(&News::LISTS),
                 Err(broadcast::error::RecvError::Closed) => is_heard = false,
             },
             accepted = accept(&listener, &places) => match accepted {
@@ -150,9 +151,11 @@ impl Http {
         }
     }
 
-    fn tell_tools_changed(&self) {
+    fn tell(&self, news: &[News]) {
         for session in self.sessions.all() {
-            session.broadcast.may(rpc::notification("notifications/tools/list_changed", &json!({})));
+            for line in news.iter().filter_map(|news| session.told(news)) {
+                session.broadcast.may(line);
+            }
         }
     }
 
@@ -239,15 +242,12 @@ impl Http {
         let stream = Stream::for_request();
         let meta = era::meta(&request.params).cloned().unwrap_or_default();
         let owner = Owner("http".into());
-        let cancel = match request.params.get("requestState") {
-            Some(Value::String(state)) => {
-                let answers = match request.params.get("inputResponses") {
-                    None => Map::new(),
-                    Some(Value::Object(answers)) => answers.clone(),
-                    Some(_) => {
-                        return refuse(RpcError::new(rpc::INVALID_PARAMS, "\"inputResponses\" is an object"));
-                    }
-                };
+        let (state, answers) = match ask::brought(&request.params) {
+            Ok(brought) => brought,
+            Err(error) => return refuse(error),
+        };
+        let cancel = match state {
+            Some(state) => {
                 let call = Call::of(&request.method, &request.params);
                 let resume = Resume { id: id.clone(), meta, answers, out: Out::Stream(Arc::clone(&stream)) };
                 match self.core.parked.resume(state, &owner, &call, resume) {
@@ -255,13 +255,13 @@ impl Http {
                     Err(error) => return refuse(error),
                 }
             }
-            Some(_) => return refuse(RpcError::new(rpc::INVALID_PARAMS, "\"requestState\" is a string")),
             None => {
                 let cancel = Cancel::default();
                 let ctx = Ctx {
                     era: Era::Modern,
                     id: id.clone(),
                     meta,
+                    answers,
                     capabilities: envelope.capabilities,
                     client: Asker::read(&envelope.client),
                     owner,
@@ -325,6 +325,7 @@ impl Http {
             era: Era::Legacy,
             id: request.id.clone(),
             meta: era::meta(&request.params).cloned().unwrap_or_default(),
+            answers: Map::new(),
             capabilities: session.capabilities.clone(),
             client: session.client.clone(),
             owner: Owner(session.id.as_str().into()),
@@ -365,7 +366,10 @@ impl Http {
                 return json_answer(503, rpc::response(&request.id, &Err(RpcError::new(rpc::BUSY, message))));
             }
         }
-        let answer = json_answer(200, rpc::response(&request.id, &Ok(list::initialize(session.version))));
+        let answer = json_answer(
+            200,
+            rpc::response(&request.id, &Ok(list::initialize(session.version, self.core.engine.offers()))),
+        );
         with(answer, SESSION, &session.id)
     }
 

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use serde_json::{Value, json};
+use serde_json::{Map, json};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{broadcast, mpsc};
 use tokio::time::timeout;
@@ -113,7 +113,8 @@ impl Connection {
                     Err(why) => break Err(why),
                 },
                 heard = news.recv(), if is_heard => match heard {
-                    Ok(News::ToolsChanged) | Err(broadcast::error::RecvError::Lagged(_)) => self.tools_changed(),
+                    Ok(news) => self.tell(&[news]),
+                    Err(broadcast::error::RecvError::Lagged(_)) => self.tell(&News::LISTS),
                     Err(broadcast::error::RecvError::Closed) => is_heard = false,
                 },
             }
@@ -136,12 +137,13 @@ impl Connection {
         let _gone = self.lines.send(line).await;
     }
 
-    fn tools_changed(&self) {
-        match self.spoken {
-            Spoken::Legacy(_) => {
-                let line = rpc::notification("notifications/tools/list_changed", &json!({}));
-                // Full means that the client does not read; it will list again sooner or later.
-                let _full = self.lines.try_send(line);
+    fn tell(&self, news: &[News]) {
+        match &self.spoken {
+            Spoken::Legacy(session) => {
+                for line in news.iter().filter_map(|news| session.told(news)) {
+                    // Full means that the client does not read; it will list again sooner or later.
+                    let _full = self.lines.try_send(line);
+                }
             }
             Spoken::Nothing | Spoken::Modern => {}
         }
@@ -193,7 +195,7 @@ impl Connection {
             Spoken::Nothing if request.method == "initialize" => {
                 let session = http::open_session(&request.params)
                     .ok_or_else(|| RpcError::new(rpc::INTERNAL_ERROR, "the system has no randomness"))?;
-                let result = list::initialize(session.version);
+                let result = list::initialize(session.version, self.core.engine.offers());
                 self.spoken = Spoken::Legacy(Arc::new(session));
                 self.say(rpc::response(&request.id, &Ok(result))).await;
                 Ok(())
@@ -214,6 +216,7 @@ impl Connection {
             era: Era::Legacy,
             id: request.id.clone(),
             meta: era::meta(&request.params).cloned().unwrap_or_default(),
+            answers: Map::new(),
             capabilities: session.capabilities.clone(),
             client: session.client.clone(),
             owner: self.owner.clone(),
@@ -232,13 +235,9 @@ impl Connection {
         let envelope = era::envelope(&request.params)?;
         let meta = era::meta(&request.params).cloned().unwrap_or_default();
         let out = Out::Lines(self.lines.clone());
-        match request.params.get("requestState") {
-            Some(Value::String(state)) => {
-                let answers = match request.params.get("inputResponses") {
-                    None => serde_json::Map::new(),
-                    Some(Value::Object(answers)) => answers.clone(),
-                    Some(_) => return Err(RpcError::new(rpc::INVALID_PARAMS, "\"inputResponses\" is an object")),
-                };
+        let (state, answers) = ask::brought(&request.params)?;
+        match state {
+            Some(state) => {
                 let call = Call::of(&request.method, &request.params);
                 let resume = Resume { id: request.id.clone(), meta, answers, out };
                 let cancel = self.core.parked.resume(state, &self.owner, &call, resume)?;
@@ -246,12 +245,12 @@ impl Connection {
                 // up costs one entry of a bounded table.
                 self.calls.enter(&request.id, &cancel).map_err(http::not_entered)
             }
-            Some(_) => Err(RpcError::new(rpc::INVALID_PARAMS, "\"requestState\" is a string")),
             None => {
                 let ctx = Ctx {
                     era: Era::Modern,
                     id: request.id.clone(),
                     meta,
+                    answers,
                     capabilities: envelope.capabilities,
                     client: Asker::read(&envelope.client),
                     owner: self.owner.clone(),

@@ -4,13 +4,15 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use interlock::agents::engine::{
-    Answer, Asker, Ending, Engine, EngineRequest, NotSubmitted, Output, QuestionKind, QuestionView, ReplyView,
-    Submitted, ToolView, Upward,
+    Answer, Asker, Ending, Engine, EngineRequest, News, NotSubmitted, Offers, Output, QuestionKind, QuestionView,
+    ReplyView, Submitted, ToolView, Upward,
 };
 use interlock_domain::id::{BatchId, CallId, QuestionId, RunId, ToolName};
 use interlock_domain::time::Wall;
 use serde_json::{Value, json};
-use tokio::sync::{broadcast, mpsc, oneshot};
+use tokio::sync::{broadcast, mpsc, oneshot, watch};
+
+use super::suite::{self, Up};
 
 /// What the engine saw, for a test to wait for.
 #[derive(Debug, Clone, PartialEq)]
@@ -55,8 +57,9 @@ pub(super) fn start() -> (Engine, mpsc::UnboundedReceiver<Seen>) {
     let (requests, inbox) = mpsc::channel(64);
     let (seen, told) = mpsc::unbounded_channel();
     let news = broadcast::Sender::new(16);
-    tokio::spawn(run(inbox, seen));
-    (Engine { requests, news }, told)
+    tokio::spawn(run(inbox, seen, news.clone()));
+    let offers = watch::channel(Offers { prompts: true, resources: true, completions: true }).1;
+    (Engine { requests, news, offers }, told)
 }
 
 fn tools() -> Arc<[ToolView]> {
@@ -73,12 +76,16 @@ fn tools() -> Arc<[ToolView]> {
         tool("slow", any(), None),
         tool("unknown", any(), None),
     ];
-    tools.extend(super::suite::tools());
+    tools.extend(suite::tools());
     tools.sort_by(|a, b| a.name.cmp(&b.name));
     tools.into()
 }
 
-async fn run(mut inbox: mpsc::Receiver<EngineRequest>, seen: mpsc::UnboundedSender<Seen>) {
+async fn run(
+    mut inbox: mpsc::Receiver<EngineRequest>,
+    seen: mpsc::UnboundedSender<Seen>,
+    news: broadcast::Sender<News>,
+) {
     let (mut runs, mut batches, mut questions) = (0u128, 0, 0);
     let mut asked: HashMap<QuestionId, oneshot::Sender<ReplyView>> = HashMap::new();
     let mut slow: HashMap<CallId, oneshot::Sender<ReplyView>> = HashMap::new();
@@ -91,6 +98,9 @@ async fn run(mut inbox: mpsc::Receiver<EngineRequest>, seen: mpsc::UnboundedSend
                 runs += 1;
                 let _ = seen.send(Seen::Opened(asker));
                 let _ = reply.send(RunId::new(1_764_500_000_000, runs));
+            }
+            EngineRequest::Relay { method, params, up, reply } => {
+                tokio::spawn(suite::relay(method, params, Up { up, news: news.clone() }, reply));
             }
             EngineRequest::CloseRun(_) => {
                 let _ = seen.send(Seen::Closed);
@@ -137,8 +147,9 @@ async fn run(mut inbox: mpsc::Receiver<EngineRequest>, seen: mpsc::UnboundedSend
                     "progress" => {
                         tokio::spawn(progress(up, end));
                     }
-                    name if super::suite::knows(name) => {
-                        tokio::spawn(super::suite::run(name.to_owned(), args, up, end));
+                    name if suite::knows(name) => {
+                        let up = Up { up, news: news.clone() };
+                        tokio::spawn(suite::run(name.to_owned(), args, up, end));
                     }
                     _ => {
                         let _ = reply.send(Err(NotSubmitted::NoSuchTool));
