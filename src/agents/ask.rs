@@ -18,12 +18,16 @@ use crate::agents::core::{Core, Ctx, Out, Owner};
 use crate::agents::engine::{Answer, Ask, NotAsked, QuestionView};
 use crate::agents::list;
 use crate::agents::session::{Cancel, Session};
+use crate::agents::tasks::record::Record;
 use crate::mcp::era::{self, Era, Kind};
 use crate::mcp::rpc::{self, Id, RpcError};
 
 /// How long an answer of the client is waited for. Longer than a question of the gate lives (120 s), so that the
 /// question's own end is what ends the wait.
 const ANSWER_WAIT: Duration = Duration::from_secs(150);
+
+/// The same for a task, whose client may come by seldom.
+const TASK_ANSWER_WAIT: Duration = Duration::from_secs(3600);
 
 /// Calls that may be parked at once.
 const PARKED_MAX: usize = 256;
@@ -86,6 +90,8 @@ enum Way {
     Sent(Arc<Session>, VecDeque<Sent>),
     /// All answers were there already.
     Given,
+    /// The call has become a task, whose client answers when it asks for it.
+    Task(Arc<Record>),
     /// The call is parked under this state, for these questions.
     Parked(String, Vec<Ask>, oneshot::Receiver<Resume>),
 }
@@ -133,6 +139,25 @@ impl Asking {
                 Heard::All(std::mem::take(&mut self.got))
             }
             Way::Given => Heard::All(std::mem::take(&mut self.got)),
+            Way::Task(record) => {
+                let mut changes = record.changes();
+                let answers = async {
+                    loop {
+                        changes.mark_unchanged();
+                        if let Some(answers) = record.answers() {
+                            return Some(answers);
+                        }
+                        changes.changed().await.ok()?;
+                    }
+                };
+                match timeout_at(self.until, answers).await {
+                    Ok(Some(answers)) => {
+                        self.got.extend(answers);
+                        Heard::All(std::mem::take(&mut self.got))
+                    }
+                    Ok(None) | Err(_) => Heard::Not(NotAsked::NoAnswer),
+                }
+            }
             Way::Parked(_, _, resumed) => match timeout_at(self.until, resumed).await {
                 Ok(Ok(resume)) => Heard::Back(resume),
                 Ok(Err(_)) | Err(_) => Heard::Not(NotAsked::NoAnswer),
@@ -151,6 +176,7 @@ impl Asking {
                 }
             }
             Way::Parked(state, _, _) => core.parked.forget(&state),
+            Way::Task(record) => record.withdraw(),
             Way::Given => {}
         }
     }
@@ -179,6 +205,10 @@ pub async fn ask(core: &Core, ctx: &mut Ctx, digest: &Call, asks: Vec<Ask>) -> R
         return Ok(Asking { got, until, way: Way::Given });
     }
     let asks = open;
+    if let Some(task) = &ctx.task {
+        task.ask(asks);
+        return Ok(Asking { got, until: Instant::now() + TASK_ANSWER_WAIT, way: Way::Task(Arc::clone(task)) });
+    }
     match (ctx.era, &ctx.session) {
         (Era::Legacy, Some(session)) => {
             let session = Arc::clone(session);
@@ -243,7 +273,11 @@ pub async fn take_in(
             Err(why)
         }
         (Heard::Not(why), Way::Given) => Err(why),
-        (Heard::Back(_), Way::Sent(..) | Way::Given) => Err(NotAsked::NoAnswer),
+        (Heard::Not(why), Way::Task(record)) => {
+            record.withdraw();
+            Err(why)
+        }
+        (Heard::Back(_), Way::Sent(..) | Way::Given | Way::Task(_)) => Err(NotAsked::NoAnswer),
         (Heard::Back(mut back), Way::Parked(_, asks, _)) => {
             ctx.id = back.id;
             ctx.meta = back.meta;
@@ -279,7 +313,8 @@ pub fn brought(params: &Map<String, Value>) -> Result<(Option<&str>, Map<String,
 }
 
 /// Whether an answer has the members that its kind cannot do without. One that has not is asked for again.
-fn fits(method: &str, answer: &Value) -> bool {
+#[must_use]
+pub fn fits(method: &str, answer: &Value) -> bool {
     match method {
         "elicitation/create" => matches!(answer["action"].as_str(), Some("accept" | "decline" | "cancel")),
         "sampling/createMessage" => answer["content"].is_object() || answer["content"].is_array(),

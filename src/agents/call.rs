@@ -5,19 +5,25 @@
 //! patience, and its going away. Whoever comes first is served; nothing that the engine was told is ever taken back
 //! except by a cancellation, and a cancellation always reaches the engine.
 
+use std::time::Duration;
+
 use interlock_domain::id::{CallId, RunId, ToolName};
 use serde_json::{Map, Value, json};
 use tokio::sync::{mpsc, oneshot};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::agents::ask::{self, Asking, Call, Heard};
 use crate::agents::core::{Core, Ctx, Fault, stopping};
 use crate::agents::engine::{
-    Answer, EngineRequest, NotAsked, NotSubmitted, QuestionView, Submitted, UPWARD_LEN_MAX, Upward,
+    Answer, Ending, EngineRequest, NotAsked, NotSubmitted, QuestionView, ReplyView, Submitted, TaskSupport,
+    UPWARD_LEN_MAX, Upward,
 };
+use crate::agents::list;
 use crate::agents::outcome;
 use crate::agents::session::WATCHED_MAX;
-use crate::mcp::era::{self, Era};
+use crate::agents::tasks::methods;
+use crate::agents::tasks::record::Record;
+use crate::mcp::era::{self, Era, Kind};
 use crate::mcp::rpc::{self, Request, RpcError};
 
 /// Carries out one `tools/call`.
@@ -27,7 +33,29 @@ use crate::mcp::rpc::{self, Request, RpcError};
 /// call that was refused, failed, or has an unknown outcome is a result, not an error.
 pub async fn call(core: &Core, request: Request, ctx: &mut Ctx) -> Result<Value, Fault> {
     let digest = Call::of(&request.method, &request.params);
+    let augmented = request.params.get("task").cloned();
     let (tool, args) = read(request.params)?;
+    let tools = core.engine.tools(None).await.map_err(|_| stopping())?;
+    let support = tools.iter().find(|view| view.name == tool).map_or(TaskSupport::Forbidden, |view| view.tasks);
+    match (ctx.era, support, augmented) {
+        (Era::Legacy, TaskSupport::Optional | TaskSupport::Required, Some(task)) => {
+            let ttl_ms = task["ttl"].as_u64();
+            become_task(core, ctx, tool.as_str(), ttl_ms).await?;
+        }
+        (Era::Legacy, TaskSupport::Forbidden, Some(_)) => {
+            let message = format!("{tool} is not called as a task");
+            return Err(RpcError::new(rpc::METHOD_NOT_FOUND, message).into());
+        }
+        (Era::Legacy, TaskSupport::Required, None) => {
+            let message = format!("{tool} is only called as a task");
+            return Err(RpcError::new(rpc::METHOD_NOT_FOUND, message).into());
+        }
+        (Era::Modern, TaskSupport::Required, _) if !methods::knows_tasks(&ctx.capabilities) => {
+            return Err(methods::undeclared().into());
+        }
+        // In the modern era the server alone decides, and a `task` of the older one says nothing.
+        (Era::Legacy, TaskSupport::Forbidden | TaskSupport::Optional, None) | (Era::Modern, _, _) => {}
+    }
     let run = core.run(ctx).await?;
     let result = carry_out(core, ctx, &digest, run, tool, args).await;
     match ctx.era {
@@ -35,6 +63,28 @@ pub async fn call(core: &Core, request: Request, ctx: &mut Ctx) -> Result<Value,
         Era::Modern => core.engine.tell(EngineRequest::CloseRun(run)).await,
     }
     result
+}
+
+/// Answers the request with a task, and goes on without its client.
+async fn become_task(core: &Core, ctx: &mut Ctx, tool: &str, ttl_ms: Option<u64>) -> Result<(), RpcError> {
+    let record = core.tasks.create(ctx, tool, ttl_ms)?;
+    let result = created(ctx.era, &record);
+    ctx.task = Some(record);
+    ctx.finish(Ok(era::finish(result, ctx.era, Kind::Plain, &list::server()))).await;
+    // Its id is free again, and a cancellation that names it comes too late: a task is cancelled by its own name.
+    drop(std::mem::take(&mut ctx.after));
+    Ok(())
+}
+
+fn created(era: Era, record: &Record) -> Value {
+    match era {
+        Era::Legacy => json!({"task": record.legacy()}),
+        Era::Modern => {
+            let mut task = record.modern();
+            task["resultType"] = "task".into();
+            task
+        }
+    }
 }
 
 fn read(mut params: Map<String, Value>) -> Result<(ToolName, Value), RpcError> {
@@ -72,10 +122,32 @@ async fn carry_out(
         Ok(submitted) => submitted,
         Err(why) => return Ok(outcome::not_submitted(&name, why)?),
     };
-    match attend(core, ctx, digest, Work { call: Some(call), question, reply, from_tool }).await? {
-        Over::Ended(reply) => Ok(outcome::result(call, reply)?),
+    match attend(core, ctx, digest, Work { tool: &name, call: Some(call), question, reply, from_tool }).await? {
+        Over::Ended(reply) => ended(core, ctx, &name, call, reply),
         Over::Waiting(question) => Ok(outcome::waiting(call, &question)),
     }
+}
+
+/// The end of a call: the result, or a task that stands for the worker that it started.
+fn ended(core: &Core, ctx: &mut Ctx, tool: &str, call: CallId, reply: ReplyView) -> Result<Value, Fault> {
+    let worker = match (reply.ending, reply.task) {
+        (Ending::Done, Some(worker)) => worker,
+        (Ending::Done | Ending::Failed | Ending::Unknown | Ending::NotStarted, _) => {
+            return Ok(outcome::result(call, reply)?);
+        }
+    };
+    if let Some(record) = ctx.task.take() {
+        record.follow(worker, call, reply);
+        return Err(Fault::Later);
+    }
+    if ctx.era == Era::Modern
+        && methods::knows_tasks(&ctx.capabilities)
+        && let Ok(record) = core.tasks.create(ctx, tool, None)
+    {
+        record.follow(worker, call, reply);
+        return Ok(created(ctx.era, &record));
+    }
+    Ok(outcome::result(call, reply)?)
 }
 
 /// Hands on what the servers behind us answer: prompts, resources, completion.
@@ -103,14 +175,15 @@ pub async fn relay(core: &Core, request: Request, ctx: &mut Ctx) -> Result<Value
         NotSubmitted::Busy => RpcError::new(rpc::BUSY, "too much is under way; try again later"),
         NotSubmitted::NoSuchTool | NotSubmitted::BadArguments(_) | NotSubmitted::Stopping => stopping(),
     })?;
-    match attend(core, ctx, &digest, Work { call: None, question: None, reply, from_tool }).await? {
+    match attend(core, ctx, &digest, Work { tool: &method, call: None, question: None, reply, from_tool }).await? {
         Over::Ended(answer) => Ok(answer?),
         Over::Waiting(_) => Err(stopping().into()),
     }
 }
 
 /// Something that the engine works on for a client.
-struct Work<T> {
+struct Work<'a, T> {
+    tool: &'a str,
     call: Option<CallId>,
     question: Option<QuestionView>,
     reply: oneshot::Receiver<T>,
@@ -125,8 +198,8 @@ enum Over<T> {
 }
 
 /// Stays with a piece of work until it ends, or nobody waits for it any more.
-async fn attend<T>(core: &Core, ctx: &mut Ctx, digest: &Call, work: Work<T>) -> Result<Over<T>, Fault> {
-    let Work { call, question, mut reply, mut from_tool } = work;
+async fn attend<T>(core: &Core, ctx: &mut Ctx, digest: &Call, work: Work<'_, T>) -> Result<Over<T>, Fault> {
+    let Work { tool, call, question, mut reply, mut from_tool } = work;
     let cancel = ctx.cancel.clone();
     let mut asking: Option<(Asking, Purpose)> = None;
     let mut patience: Option<(Instant, QuestionView)> = None;
@@ -146,7 +219,7 @@ async fn attend<T>(core: &Core, ctx: &mut Ctx, digest: &Call, work: Work<T>) -> 
     }
     loop {
         // A parked call has nobody to answer to until its client comes back, even when it has ended meanwhile.
-        if end.is_some() && ctx.out.is_some() {
+        if end.is_some() && (ctx.out.is_some() || ctx.task.is_some()) {
             if let Some((asking, _)) = asking.take() {
                 asking.withdraw(core, ctx);
             }
@@ -158,7 +231,17 @@ async fn attend<T>(core: &Core, ctx: &mut Ctx, digest: &Call, work: Work<T>) -> 
                 if let Some((asking, _)) = asking.take() {
                     asking.withdraw(core, ctx);
                 }
-                return give_up(core, call).await;
+                if ctx.task.is_none() || end.is_some() {
+                    return give_up(core, call).await;
+                }
+                // A task says how its call really ended, if that is known soon.
+                if let Some(call) = call {
+                    core.engine.tell(EngineRequest::Cancel(call)).await;
+                }
+                return match timeout(CANCEL_WAIT, reply).await {
+                    Ok(Ok(reply)) => Ok(Over::Ended(reply)),
+                    Ok(Err(_)) | Err(_) => Err(Fault::Cancelled),
+                };
             }
             ended = &mut reply, if end.is_none() => {
                 // What the tool sent before it ended comes before its end.
@@ -181,15 +264,36 @@ async fn attend<T>(core: &Core, ctx: &mut Ctx, digest: &Call, work: Work<T>) -> 
                 }
             }
             sent = from_tool.recv(), if tool_is_there && asking.is_none() => match sent {
+                Some(Upward::Detached) => detach(core, ctx, tool).await,
                 Some(sent) => asking = upward(core, ctx, digest, sent).await,
                 None => tool_is_there = false,
             },
             question = run_out(&patience), if patience.is_some() => {
-                return Ok(Over::Waiting(question.clone()));
+                // A client that knows tasks can wait for the person; any other is told to stop waiting.
+                let question = question.clone();
+                patience = None;
+                if call.is_some() {
+                    detach(core, ctx, tool).await;
+                }
+                if ctx.task.is_none() {
+                    return Ok(Over::Waiting(question));
+                }
             }
         }
     }
 }
+
+/// Goes on as a task, for a client that knows tasks; any other goes on waiting.
+async fn detach(core: &Core, ctx: &mut Ctx, tool: &str) {
+    let may =
+        ctx.task.is_none() && ctx.out.is_some() && ctx.era == Era::Modern && methods::knows_tasks(&ctx.capabilities);
+    if may && let Err(full) = become_task(core, ctx, tool, None).await {
+        tracing::debug!(%full, tool, "mcp: a call stays with its request");
+    }
+}
+
+/// How long the end of a cancelled task is waited for.
+const CANCEL_WAIT: Duration = Duration::from_secs(10);
 
 async fn give_up<T>(core: &Core, call: Option<CallId>) -> Result<T, Fault> {
     if let Some(call) = call {
@@ -241,7 +345,7 @@ enum Next {
 async fn took(core: &Core, ctx: &mut Ctx, digest: &Call, asked: Asking, heard: Heard, purpose: Purpose) -> Next {
     match (ask::take_in(core, ctx, digest, asked, heard).await, purpose) {
         (Ok(Err(again)), purpose) => Next::Asking((again, purpose)),
-        (Err(_), _) if ctx.out.is_none() => Next::Gone,
+        (Err(_), _) if ctx.out.is_none() && ctx.task.is_none() => Next::Gone,
         (Ok(Ok(answers)), Purpose::Gate(question)) => match ask::decision(&answers) {
             Some(answer @ (Answer::Allow | Answer::Deny)) => {
                 let by = ctx.client.label();
@@ -269,6 +373,7 @@ fn pass_on(ctx: &Ctx, sent: Upward) {
     match sent {
         Upward::Progress { progress, total, message } => ctx.progress(progress, total, message.as_deref()),
         Upward::Log { level, logger, data } => ctx.log(&level, logger.as_deref(), &data),
+        Upward::Detached => {}
         Upward::Ask { reply, .. } => {
             let _gone = reply.send(Err(NotAsked::NoAnswer));
         }
@@ -277,7 +382,7 @@ fn pass_on(ctx: &Ctx, sent: Upward) {
 
 async fn upward(core: &Core, ctx: &mut Ctx, digest: &Call, sent: Upward) -> Option<(Asking, Purpose)> {
     match sent {
-        said @ (Upward::Progress { .. } | Upward::Log { .. }) => {
+        said @ (Upward::Progress { .. } | Upward::Log { .. } | Upward::Detached) => {
             pass_on(ctx, said);
             None
         }

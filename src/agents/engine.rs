@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use interlock_domain::id::{CallId, QuestionId, RunId, TaskId, ToolName};
 use interlock_domain::time::Wall;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
 
 use crate::mcp::rpc::RpcError;
@@ -94,6 +94,8 @@ pub enum EngineRequest {
     },
     /// Nobody wants this call any more.
     Cancel(CallId),
+    /// Nobody wants this background task any more: ask its worker to stop.
+    StopWorker(TaskId),
 }
 
 /// Who asks: the program at the other end, as it names itself. Nothing here is proven; it is for the evidence and for
@@ -146,8 +148,19 @@ pub struct ToolView {
     pub annotations: Value,
     /// The contract record (`effects.md`, section 6).
     pub contract: Value,
-    /// Whether a call starts a background task.
-    pub background: bool,
+    /// Whether a call of it may, or has to, become a task of the protocol.
+    pub tasks: TaskSupport,
+}
+
+/// Whether a call of a tool becomes a task of the protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TaskSupport {
+    /// Never. The default of the protocol.
+    Forbidden,
+    /// When the client knows tasks. A tool that starts a background worker.
+    Optional,
+    /// Only clients that know tasks can call it.
+    Required,
 }
 
 /// A call that was taken in.
@@ -293,6 +306,8 @@ pub enum Upward {
         /// The message.
         data: Value,
     },
+    /// From here on it works in the background: a client that knows tasks gets one now, any other waits.
+    Detached,
     /// Requests to the client that must be answered before the tool can go on, all at once.
     Ask {
         /// What is asked, by a key of the tool's own.
@@ -322,6 +337,71 @@ pub enum NotAsked {
     Refused(RpcError),
     /// It did not come back in time, or is gone.
     NoAnswer,
+}
+
+/// What the supervisor says of one worker.
+#[derive(Debug, Clone, PartialEq)]
+pub struct WorkerView {
+    /// The background task that it works for.
+    pub task: TaskId,
+    /// Its life.
+    pub generation: u32,
+    /// Where it stands.
+    pub state: WorkerState,
+    /// Why, in the words of `task list`; empty when there is nothing to say.
+    pub cause: String,
+    /// The age of its last beat, in milliseconds.
+    pub last_beat_ms: Option<u64>,
+    /// How far it says that it is.
+    pub progress: Option<u64>,
+    /// The row of the evidence that says so.
+    pub evidence: Option<u64>,
+    /// How it ended, once it has stopped by itself; none when it was stopped.
+    pub end: Option<ReplyView>,
+}
+
+impl WorkerView {
+    /// As `_meta["interlock/liveness"]` writes it.
+    #[must_use]
+    pub fn liveness(&self) -> Value {
+        json!({
+            "task": self.task.to_string(),
+            "state": self.state.as_str(),
+            "generation": self.generation,
+            "lastBeatMs": self.last_beat_ms,
+            "progress": self.progress,
+            "cause": self.cause,
+        })
+    }
+}
+
+/// The five states of a worker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WorkerState {
+    /// Gives signs of life.
+    Running,
+    /// Is there, and gives none.
+    Zombie,
+    /// Is gone, and did not say how it ended.
+    Dead,
+    /// Has ended, by itself or because it was told to.
+    Stopped,
+    /// Was cleared away.
+    Cleaned,
+}
+
+impl WorkerState {
+    /// As `task list` writes it.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            WorkerState::Running => "RUNNING",
+            WorkerState::Zombie => "ZOMBIE",
+            WorkerState::Dead => "DEAD",
+            WorkerState::Stopped => "STOPPED",
+            WorkerState::Cleaned => "CLEANED",
+        }
+    }
 }
 
 /// What changed.

@@ -3,7 +3,8 @@
 //! Nothing is told that was not asked for. A listener that was too slow and missed something is told that everything
 //! it listens to may have changed: better one list too many than one change lost.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 use tokio::sync::{broadcast, mpsc};
@@ -11,16 +12,20 @@ use tokio::sync::{broadcast, mpsc};
 use crate::agents::core::{Core, Ctx, Fault};
 use crate::agents::engine::{News, Offers};
 use crate::agents::session::WATCHED_MAX;
+use crate::agents::tasks::methods;
+use crate::agents::tasks::record::Record;
 use crate::mcp::era;
 use crate::mcp::rpc::{self, Request, RpcError};
 
 /// What one listener is told.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug)]
 struct Wanted {
     tools: bool,
     prompts: bool,
     resources: bool,
     watched: BTreeSet<String>,
+    /// Tasks of its client.
+    tasks: BTreeMap<String, Arc<Record>>,
 }
 
 impl Wanted {
@@ -43,6 +48,7 @@ impl Wanted {
             prompts: is_on("promptsListChanged") && offers.prompts,
             resources: is_on("resourcesListChanged") && offers.resources,
             watched,
+            tasks: BTreeMap::new(),
         })
     }
 
@@ -60,6 +66,9 @@ impl Wanted {
         }
         if !self.watched.is_empty() {
             granted.insert("resourceSubscriptions".to_owned(), json!(self.watched));
+        }
+        if !self.tasks.is_empty() {
+            granted.insert("taskIds".to_owned(), json!(self.tasks.keys().collect::<Vec<_>>()));
         }
         Value::Object(granted)
     }
@@ -87,16 +96,30 @@ impl Wanted {
 pub async fn listen(core: &Core, request: &Request, ctx: &mut Ctx) -> Result<Value, Fault> {
     // Subscribed before it is acknowledged: what happens in between is told, not lost.
     let mut news = core.engine.news.subscribe();
-    let wanted = Wanted::read(&request.params, core.engine.offers())?;
+    let mut task_news = core.tasks.news();
+    let mut wanted = Wanted::read(&request.params, core.engine.offers())?;
+    wanted.tasks = tasks(core, &request.params, ctx)?;
     let subscription = json!({era::META_SUBSCRIPTION: ctx.id.to_value()});
     watch(core, &wanted, "resources/subscribe").await;
     let acknowledged = json!({"_meta": subscription, "notifications": wanted.granted()});
     ctx.notify("notifications/subscriptions/acknowledged", &acknowledged);
+    // What changed between the making of a task and now would be lost otherwise.
+    wanted.tasks.values().for_each(|record| tell(ctx, &subscription, record));
     let cancel = ctx.cancel.clone();
     let end = loop {
         let heard = tokio::select! {
             () = cancel.cancelled() => break Err(Fault::Cancelled),
             () = core.halt.cancelled() => break Ok(json!({"_meta": subscription})),
+            changed = task_news.recv() => {
+                match changed {
+                    Ok(record) if wanted.tasks.contains_key(&record.id) => tell(ctx, &subscription, &record),
+                    Err(broadcast::error::RecvError::Lagged(_)) => {
+                        wanted.tasks.values().for_each(|record| tell(ctx, &subscription, record));
+                    }
+                    Ok(_) | Err(broadcast::error::RecvError::Closed) => {}
+                }
+                continue;
+            }
             heard = news.recv() => match heard {
                 Ok(news) => vec![news],
                 Err(broadcast::error::RecvError::Lagged(_)) => wanted.everything(),
@@ -114,6 +137,32 @@ pub async fn listen(core: &Core, request: &Request, ctx: &mut Ctx) -> Result<Val
     };
     watch(core, &wanted, "resources/unsubscribe").await;
     end
+}
+
+/// The tasks that the filter names, as far as they are this client's.
+fn tasks(core: &Core, params: &Map<String, Value>, ctx: &Ctx) -> Result<BTreeMap<String, Arc<Record>>, RpcError> {
+    let named = match params.get("notifications").and_then(|filter| filter.get("taskIds")) {
+        None => return Ok(BTreeMap::new()),
+        Some(Value::Array(named)) => named,
+        Some(_) => return Err(RpcError::new(rpc::INVALID_PARAMS, "\"taskIds\" is a list")),
+    };
+    if !methods::knows_tasks(&ctx.capabilities) {
+        return Err(methods::undeclared());
+    }
+    if named.len() > WATCHED_MAX {
+        let message = format!("more than {WATCHED_MAX} tasks are not watched at once");
+        return Err(RpcError::new(rpc::INVALID_PARAMS, message));
+    }
+    let found = named.iter().filter_map(|id| core.tasks.find(id.as_str()?, &ctx.owner));
+    Ok(found.map(|record| (record.id.clone(), record)).collect())
+}
+
+fn tell(ctx: &Ctx, subscription: &Value, record: &Record) {
+    let mut params = record.modern_in_detail();
+    for (name, value) in subscription.as_object().into_iter().flatten() {
+        params["_meta"][name] = value.clone();
+    }
+    ctx.notify("notifications/tasks", &params);
 }
 
 /// Tells the servers behind us which resources are watched, or not any more. What they answer changes nothing here:

@@ -17,3 +17,4 @@ pub mod list;
 pub mod listen;
 pub mod outcome;
 pub mod session;
+pub mod tasks;

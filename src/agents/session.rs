@@ -375,6 +375,12 @@ impl Sessions {
         Some(Arc::clone(session))
     }
 
+    /// The session with that id, without counting it as used.
+    #[must_use]
+    pub fn peek(&self, id: &str) -> Option<Arc<Session>> {
+        self.table().sessions.get(id).map(|(_, session)| Arc::clone(session))
+    }
+
     /// Takes a session out.
     pub fn remove(&self, id: &str) -> Option<Arc<Session>> {
         self.table().sessions.remove(id).map(|(_, session)| session)

@@ -26,7 +26,7 @@ use tokio::task::JoinSet;
 use tokio::time::{interval, timeout};
 
 use crate::agents::ask::{self, Call, Resume};
-use crate::agents::core::{Core, Ctx, Out, Owner, stopping};
+use crate::agents::core::{After, Core, Ctx, Out, Owner, stopping};
 use crate::agents::engine::{Asker, News};
 use crate::agents::front::body::{self, Body, CancelOnDrop, Events, Held, NotRead};
 use crate::agents::front::stream::{Start, Stream};
@@ -38,6 +38,9 @@ use crate::mcp::rpc::{self, Message, Notification, RpcError, Unreadable};
 
 /// The one path that is served.
 pub const PATH: &str = "/mcp";
+
+/// Whoever can reach loopback: without a token there is no telling who it is. Ids of tasks are unguessable instead.
+pub const LOCAL: &str = "local";
 
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
@@ -57,6 +60,7 @@ pub async fn serve(listener: TcpListener, core: Arc<Core>, mut stop: watch::Rece
     let places = Arc::new(Semaphore::new(settings.connections_max));
     let front = Arc::new(Http { sessions: Sessions::new(settings.sessions_max), core });
     let mut news = front.core.engine.news.subscribe();
+    let mut tasks = front.core.tasks.news();
     let mut connections = JoinSet::new();
     let mut pause = interval(ACCEPT_PAUSE);
     let mut is_heard = true;
@@ -70,6 +74,12 @@ pub async fn serve(listener: TcpListener, core: Arc<Core>, mut stop: watch::Rece
                 Err(broadcast::error::RecvError::Lagged(_)) => front.tell(&News::LISTS),
                 Err(broadcast::error::RecvError::Closed) => is_heard = false,
             },
+            // Who missed something learns it by asking: a task says the same whenever it is asked.
+            Ok(record) = tasks.recv() => {
+                if let Some(session) = front.sessions.peek(&record.place) {
+                    session.broadcast.may(record.status_notification());
+                }
+            }
             accepted = accept(&listener, &places) => match accepted {
                 Ok((socket, place)) => {
                     let (front, stop) = (Arc::clone(&front), stop.clone());
@@ -241,7 +251,7 @@ impl Http {
         }
         let stream = Stream::for_request();
         let meta = era::meta(&request.params).cloned().unwrap_or_default();
-        let owner = Owner("http".into());
+        let owner = Owner(LOCAL.into());
         let (state, answers) = match ask::brought(&request.params) {
             Ok(brought) => brought,
             Err(error) => return refuse(error),
@@ -265,11 +275,14 @@ impl Http {
                     capabilities: envelope.capabilities,
                     client: Asker::read(&envelope.client),
                     owner,
+                    place: "http".into(),
+                    task: None,
+                    after: After::default(),
                     session: None,
                     cancel: cancel.clone(),
                     out: Some(Out::Stream(Arc::clone(&stream))),
                 };
-                self.core.begin(request, ctx, || {});
+                self.core.begin(request, ctx);
                 cancel
             }
         };
@@ -321,6 +334,7 @@ impl Http {
         if let Err(why) = session.calls.enter(&request.id, &cancel) {
             return json_answer(200, rpc::response(&request.id, &Err(not_entered(why))));
         }
+        let (id, of) = (request.id.clone(), Arc::clone(&session));
         let ctx = Ctx {
             era: Era::Legacy,
             id: request.id.clone(),
@@ -328,13 +342,15 @@ impl Http {
             answers: Map::new(),
             capabilities: session.capabilities.clone(),
             client: session.client.clone(),
-            owner: Owner(session.id.as_str().into()),
+            owner: Owner(LOCAL.into()),
+            place: session.id.as_str().into(),
+            task: None,
+            after: After::new(move || of.calls.leave(&id)),
             session: Some(Arc::clone(&session)),
             cancel,
             out: Some(Out::Stream(Arc::clone(&stream))),
         };
-        let (id, of) = (request.id.clone(), Arc::clone(&session));
-        self.core.begin(request, ctx, move || of.calls.leave(&id));
+        self.core.begin(request, ctx);
         // A client that loses its connection has not cancelled (2025-11-25, "Sending Messages", 6): the call goes on.
         let begun = timeout(self.core.settings.stream_after, stream.begun()).await;
         match (begun, stream.start()) {

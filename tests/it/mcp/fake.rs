@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use interlock::agents::engine::{
     Answer, Asker, Ending, Engine, EngineRequest, News, NotSubmitted, Offers, Output, QuestionKind, QuestionView,
-    ReplyView, Submitted, ToolView, Upward,
+    ReplyView, Submitted, TaskSupport, ToolView, Upward,
 };
-use interlock_domain::id::{BatchId, CallId, QuestionId, RunId, ToolName};
+use interlock_domain::id::{BatchId, CallId, QuestionId, RunId, TaskId, ToolName};
 use interlock_domain::time::Wall;
 use serde_json::{Value, json};
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
@@ -22,6 +22,7 @@ pub(super) enum Seen {
     Submitted(String, Value),
     Answered(QuestionId, Answer, String),
     Cancelled,
+    Stopped(TaskId),
 }
 
 pub(super) fn tool(name: &str, input_schema: Value, output_schema: Option<Value>) -> ToolView {
@@ -33,7 +34,7 @@ pub(super) fn tool(name: &str, input_schema: Value, output_schema: Option<Value>
         output_schema,
         annotations: json!({"readOnlyHint": true}),
         contract: json!({"op_kind": name, "effect": "none"}),
-        background: false,
+        tasks: TaskSupport::Forbidden,
     }
 }
 
@@ -75,6 +76,7 @@ fn tools() -> Arc<[ToolView]> {
         tool("routed", routed, None),
         tool("slow", any(), None),
         tool("unknown", any(), None),
+        ToolView { tasks: TaskSupport::Optional, ..tool("watch", any(), Some(any())) },
     ];
     tools.extend(suite::tools());
     tools.sort_by(|a, b| a.name.cmp(&b.name));
@@ -89,6 +91,7 @@ async fn run(
     let (mut runs, mut batches, mut questions) = (0u128, 0, 0);
     let mut asked: HashMap<QuestionId, oneshot::Sender<ReplyView>> = HashMap::new();
     let mut slow: HashMap<CallId, oneshot::Sender<ReplyView>> = HashMap::new();
+    let mut at_work: HashMap<CallId, tokio::task::AbortHandle> = HashMap::new();
     while let Some(request) = inbox.recv().await {
         match request {
             EngineRequest::Tools { reply, .. } => {
@@ -114,8 +117,14 @@ async fn run(
                     });
                 }
             }
+            EngineRequest::StopWorker(worker) => {
+                let _ = seen.send(Seen::Stopped(worker));
+            }
             EngineRequest::Cancel(call) => {
                 slow.remove(&call);
+                if let Some(work) = at_work.remove(&call) {
+                    work.abort();
+                }
                 let _ = seen.send(Seen::Cancelled);
             }
             EngineRequest::Submit { run, tool, args, up, reply } => {
@@ -129,6 +138,10 @@ async fn run(
                     "fail" => drop(end.send(ended(Ending::Failed, "illegal_address", "no such register"))),
                     "unknown" => drop(end.send(ended(Ending::Unknown, "timed_out", "no answer after the write"))),
                     "denied" => drop(end.send(ended(Ending::NotStarted, "denied_by_rule", "rule Device(pump-2)"))),
+                    "watch" => {
+                        let output = Output::Object(json!({"task": "t5"}));
+                        drop(end.send(ReplyView { task: Some(TaskId(5)), ..done(output) }));
+                    }
                     "ask" => {
                         questions += 1;
                         let id = QuestionId(questions);
@@ -149,7 +162,8 @@ async fn run(
                     }
                     name if suite::knows(name) => {
                         let up = Up { up, news: news.clone() };
-                        tokio::spawn(suite::run(name.to_owned(), args, up, end));
+                        let work = tokio::spawn(suite::run(name.to_owned(), args, up, end));
+                        at_work.insert(call, work.abort_handle());
                     }
                     _ => {
                         let _ = reply.send(Err(NotSubmitted::NoSuchTool));

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use interlock::agents::engine::{Ask, News, NotAsked, Output, ReplyView, ToolView, Upward};
+use interlock::agents::engine::{Ask, News, NotAsked, Output, ReplyView, TaskSupport, ToolView, Upward};
 use interlock::mcp::rpc::{self, RpcError};
 use serde_json::{Map, Value, json};
 use tokio::sync::{broadcast, mpsc, oneshot};
@@ -13,8 +13,14 @@ use super::fake::{done, tool};
 const IMAGE: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8DwHwAFBQIAX8jx0gAAAABJRU5ErkJggg==";
 const AUDIO: &str = "UklGRiYAAABXQVZFZm10IBAAAAABAAEAQB8AAAB9AAACABAAZGF0YQIAAAA=";
 
-const NAMES: [&str; 27] = [
+const NAMES: [&str; 34] = [
+    "confirm_delete",
+    "failing_job",
+    "greet",
     "json_schema_2020_12_tool",
+    "multi_input",
+    "protocol_error_job",
+    "slow_compute",
     "test_audio_content",
     "test_elicitation",
     "test_elicitation_sep1034_defaults",
@@ -39,6 +45,7 @@ const NAMES: [&str; 27] = [
     "test_streaming_elicitation",
     "test_tool_with_logging",
     "test_tool_with_progress",
+    "test_tool_with_task",
     "test_trigger_prompt_change",
     "test_trigger_tool_change",
 ];
@@ -51,6 +58,10 @@ pub(super) fn tools() -> Vec<ToolView> {
         match tool.name.as_str() {
             "test_sampling" => tool.input_schema = one("prompt"),
             "test_elicitation" => tool.input_schema = one("message"),
+            "slow_compute" | "protocol_error_job" | "confirm_delete" | "multi_input" => {
+                tool.tasks = TaskSupport::Optional
+            }
+            "failing_job" | "test_tool_with_task" => tool.tasks = TaskSupport::Required,
             "json_schema_2020_12_tool" => tool.input_schema = schema(),
             _ => {}
         }
@@ -98,6 +109,10 @@ impl Up {
         let (reply, answers) = oneshot::channel();
         self.up.send(Upward::Ask { asks, reply }).await.map_err(|_| NotAsked::NoAnswer)?;
         Ok(answers.await.map_err(|_| NotAsked::NoAnswer)??.into_iter().collect())
+    }
+
+    async fn detach(&self) {
+        let _gone = self.up.send(Upward::Detached).await;
     }
 
     async fn log(&self, text: &str) {
@@ -256,6 +271,37 @@ async fn answer(name: &str, args: &Value, up: &Up) -> Result<Output, NotAsked> {
                     text("sample")
                 }
             }
+        }
+        "greet" => text(&format!("Hello, {}!", args["name"].as_str().unwrap_or(""))),
+        "slow_compute" => {
+            let seconds = args["seconds"].as_u64().unwrap_or(0);
+            up.detach().await;
+            while_working(seconds * 1000).await;
+            text(&format!("computed for {seconds} s"))
+        }
+        "failing_job" => {
+            up.detach().await;
+            Output::Result(json!({"content": [{"type": "text", "text": "the job failed"}], "isError": true}))
+        }
+        "protocol_error_job" => {
+            up.detach().await;
+            Output::Error(RpcError::new(rpc::INTERNAL_ERROR, "the job broke"))
+        }
+        "confirm_delete" => {
+            up.detach().await;
+            let got = up.ask(&[("confirm", FORM, elicit("Delete it?", "confirm", json!({"type": "boolean"})))]).await?;
+            text(&format!("confirmed: {}", got["confirm"]["content"]["confirm"]))
+        }
+        "multi_input" => {
+            up.detach().await;
+            let forms =
+                [("first", FORM, elicit("First?", "a", string())), ("second", FORM, elicit("Second?", "b", string()))];
+            text(&format!("{} answers", up.ask(&forms).await?.len()))
+        }
+        "test_tool_with_task" => {
+            let got = up.ask(&[("user_name", FORM, elicit("What is your name?", "name", string()))]).await?;
+            up.detach().await;
+            text(&format!("Hello, {}!", got["user_name"]["content"]["name"].as_str().unwrap_or("")))
         }
         "test_trigger_tool_change" => {
             let _nobody = up.news.send(News::ToolsChanged);
