@@ -246,7 +246,10 @@ async fn attend<T>(core: &Core, ctx: &mut Ctx, digest: &Call, work: Work<'_, T>)
             ended = &mut reply, if end.is_none() => {
                 // What the tool sent before it ended comes before its end.
                 while let Ok(sent) = from_tool.try_recv() {
-                    pass_on(ctx, sent);
+                    match sent {
+                        Upward::Detached => detach(core, ctx, tool).await,
+                        sent @ (Upward::Progress { .. } | Upward::Log { .. } | Upward::Ask { .. }) => pass_on(ctx, sent),
+                    }
                 }
                 end = Some(ended.ok());
             }
