@@ -18,6 +18,7 @@ use crate::agents::core::{Core, Ctx, Out, Owner};
 use crate::agents::engine::{Answer, Ask, NotAsked, QuestionView};
 use crate::agents::list;
 use crate::agents::session::{Cancel, Session};
+use crate::agents::tasks::record::Record;
 use crate::mcp::era::{self, Era, Kind};
 use crate::mcp::rpc::{self, Id, RpcError};
 
@@ -25,17 +26,23 @@ use crate::mcp::rpc::{self, Id, RpcError};
 /// question's own end is what ends the wait.
 const ANSWER_WAIT: Duration = Duration::from_secs(150);
 
+/// The same for a task, whose client may come by seldom.
+const TASK_ANSWER_WAIT: Duration = Duration::from_secs(3600);
+
 /// Calls that may be parked at once.
 const PARKED_MAX: usize = 256;
 
-/// The key of the gate's own question.
-const KEY_DECISION: &str = "decision";
+/// The key of the gate's own question, which no tool's question can have by accident.
+const KEY_GATE: &str = "interlock/decision";
+
+/// The member of the form that says what the person decided.
+const DECISION: &str = "decision";
 
 /// The gate's question as a form for the person behind the client. The answer that does nothing is the default.
 #[must_use]
 pub fn form(question: &QuestionView) -> Ask {
     Ask {
-        key: KEY_DECISION.to_owned(),
+        key: KEY_GATE.to_owned(),
         method: "elicitation/create".to_owned(),
         params: json!({
             "mode": "form",
@@ -43,7 +50,7 @@ pub fn form(question: &QuestionView) -> Ask {
             "requestedSchema": {
                 "type": "object",
                 "properties": {
-                    KEY_DECISION: {
+                    DECISION: {
                         "type": "string",
                         "title": "允许执行？ / Allow it?",
                         "description": "allow: run exactly this call once. deny: do not run it.",
@@ -51,7 +58,7 @@ pub fn form(question: &QuestionView) -> Ask {
                         "default": "deny",
                     },
                 },
-                "required": [KEY_DECISION],
+                "required": [DECISION],
             },
         }),
     }
@@ -61,8 +68,8 @@ pub fn form(question: &QuestionView) -> Ask {
 /// Only a plain "allow" allows.
 #[must_use]
 pub fn decision(answers: &[(String, Value)]) -> Option<Answer> {
-    let (_, form) = answers.iter().find(|(key, _)| key == KEY_DECISION)?;
-    match (form["action"].as_str(), form["content"][KEY_DECISION].as_str()) {
+    let (_, form) = answers.iter().find(|(key, _)| key == KEY_GATE)?;
+    match (form["action"].as_str(), form["content"][DECISION].as_str()) {
         (Some("accept"), Some("allow")) => Some(Answer::Allow),
         (Some("accept"), Some("deny")) | (Some("decline"), _) => Some(Answer::Deny),
         _ => None,
@@ -81,6 +88,10 @@ pub struct Asking {
 enum Way {
     /// Requests of ours, each with its number.
     Sent(Arc<Session>, VecDeque<Sent>),
+    /// All answers were there already.
+    Given,
+    /// The call has become a task, whose client answers when it asks for it.
+    Task(Arc<Record>),
     /// The call is parked under this state, for these questions.
     Parked(String, Vec<Ask>, oneshot::Receiver<Resume>),
 }
@@ -127,6 +138,26 @@ impl Asking {
                 }
                 Heard::All(std::mem::take(&mut self.got))
             }
+            Way::Given => Heard::All(std::mem::take(&mut self.got)),
+            Way::Task(record) => {
+                let mut changes = record.changes();
+                let answers = async {
+                    loop {
+                        changes.mark_unchanged();
+                        if let Some(answers) = record.answers() {
+                            return Some(answers);
+                        }
+                        changes.changed().await.ok()?;
+                    }
+                };
+                match timeout_at(self.until, answers).await {
+                    Ok(Some(answers)) => {
+                        self.got.extend(answers);
+                        Heard::All(std::mem::take(&mut self.got))
+                    }
+                    Ok(None) | Err(_) => Heard::Not(NotAsked::NoAnswer),
+                }
+            }
             Way::Parked(_, _, resumed) => match timeout_at(self.until, resumed).await {
                 Ok(Ok(resume)) => Heard::Back(resume),
                 Ok(Err(_)) | Err(_) => Heard::Not(NotAsked::NoAnswer),
@@ -145,6 +176,8 @@ impl Asking {
                 }
             }
             Way::Parked(state, _, _) => core.parked.forget(&state),
+            Way::Task(record) => record.withdraw(),
+            Way::Given => {}
         }
     }
 }
@@ -158,6 +191,24 @@ pub async fn ask(core: &Core, ctx: &mut Ctx, digest: &Call, asks: Vec<Ask>) -> R
         era::may_ask(&ctx.capabilities, &ask.method).map_err(NotAsked::NotDeclared)?;
     }
     let until = Instant::now() + ANSWER_WAIT;
+    let mut got = Vec::new();
+    let mut open = Vec::new();
+    for ask in asks {
+        // A person answers the gate after it asked, not before.
+        let early = if ask.key == KEY_GATE { None } else { ctx.answers.remove(&ask.key) };
+        match early {
+            Some(answer) if fits(&ask.method, &answer) => got.push((ask.key, answer)),
+            Some(_) | None => open.push(ask),
+        }
+    }
+    if open.is_empty() {
+        return Ok(Asking { got, until, way: Way::Given });
+    }
+    let asks = open;
+    if let Some(task) = &ctx.task {
+        task.ask(asks);
+        return Ok(Asking { got, until: Instant::now() + TASK_ANSWER_WAIT, way: Way::Task(Arc::clone(task)) });
+    }
     match (ctx.era, &ctx.session) {
         (Era::Legacy, Some(session)) => {
             let session = Arc::clone(session);
@@ -176,10 +227,10 @@ pub async fn ask(core: &Core, ctx: &mut Ctx, digest: &Call, asks: Vec<Ask>) -> R
                     return Err(NotAsked::NoAnswer);
                 }
             }
-            Ok(Asking { got: Vec::new(), until, way: Way::Sent(session, waits) })
+            Ok(Asking { got, until, way: Way::Sent(session, waits) })
         }
         (Era::Legacy, None) => Err(NotAsked::NoAnswer),
-        (Era::Modern, _) => park(core, ctx, digest, asks, Vec::new(), until).await,
+        (Era::Modern, _) => park(core, ctx, digest, asks, got, until).await,
     }
 }
 
@@ -221,7 +272,12 @@ pub async fn take_in(
             waits.iter().for_each(|(_, number, _)| session.close_ask(*number));
             Err(why)
         }
-        (Heard::Back(_), Way::Sent(..)) => Err(NotAsked::NoAnswer),
+        (Heard::Not(why), Way::Given) => Err(why),
+        (Heard::Not(why), Way::Task(record)) => {
+            record.withdraw();
+            Err(why)
+        }
+        (Heard::Back(_), Way::Sent(..) | Way::Given | Way::Task(_)) => Err(NotAsked::NoAnswer),
         (Heard::Back(mut back), Way::Parked(_, asks, _)) => {
             ctx.id = back.id;
             ctx.meta = back.meta;
@@ -239,8 +295,26 @@ pub async fn take_in(
     }
 }
 
+/// What a request says of an earlier one: the state that it was given, and the answers that it brings.
+///
+/// # Errors
+/// When they are not a string and an object.
+pub fn brought(params: &Map<String, Value>) -> Result<(Option<&str>, Map<String, Value>), RpcError> {
+    let state = match params.get("requestState") {
+        None => None,
+        Some(Value::String(state)) => Some(state.as_str()),
+        Some(_) => return Err(RpcError::new(rpc::INVALID_PARAMS, "\"requestState\" is a string")),
+    };
+    match params.get("inputResponses") {
+        None => Ok((state, Map::new())),
+        Some(Value::Object(answers)) => Ok((state, answers.clone())),
+        Some(_) => Err(RpcError::new(rpc::INVALID_PARAMS, "\"inputResponses\" is an object")),
+    }
+}
+
 /// Whether an answer has the members that its kind cannot do without. One that has not is asked for again.
-fn fits(method: &str, answer: &Value) -> bool {
+#[must_use]
+pub fn fits(method: &str, answer: &Value) -> bool {
     match method {
         "elicitation/create" => matches!(answer["action"].as_str(), Some("accept" | "decline" | "cancel")),
         "sampling/createMessage" => answer["content"].is_object() || answer["content"].is_array(),
@@ -378,7 +452,7 @@ mod tests {
     use crate::agents::engine::QuestionKind;
 
     fn check(form: Value, expected: Option<Answer>) {
-        assert_eq!(decision(&[("decision".into(), form.clone())]), expected, "{form}");
+        assert_eq!(decision(&[(KEY_GATE.into(), form.clone())]), expected, "{form}");
     }
 
     #[test]

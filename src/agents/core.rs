@@ -3,20 +3,25 @@
 //! The fronts hand in a request with all that they know of it ([`Ctx`]), and read the answer from the way out that
 //! stands in it. What is in here does not know HTTP from stdio.
 
+use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use interlock_domain::id::RunId;
 use serde_json::{Map, Value, json};
-use tokio::sync::{broadcast, mpsc};
+use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use crate::agents::ask::Parked;
 use crate::agents::call;
-use crate::agents::engine::{Asker, Engine, EngineRequest, News};
+use crate::agents::engine::{Asker, Engine, EngineRequest, Offers};
 use crate::agents::front::stream::Stream;
 use crate::agents::list;
+use crate::agents::listen;
 use crate::agents::session::{Cancel, Session};
+use crate::agents::tasks::record::Record;
+use crate::agents::tasks::store::Tasks;
+use crate::agents::tasks::{self};
 use crate::mcp::era::{self, Era, Kind};
 use crate::mcp::rpc::{self, Id, Request, RpcError};
 
@@ -69,10 +74,12 @@ pub struct Core {
     pub engine: Engine,
     /// What is set.
     pub settings: Settings,
+    /// Calls that outlive their requests.
+    pub tasks: Tasks,
     /// Calls of the modern era that wait for their client to come back with answers.
     pub parked: Parked,
     /// The daemon is stopping: what would stay open for ever ends.
-    halt: Cancel,
+    pub halt: Cancel,
     // The tasks of the requests: kept so that they end with us. Touched once when a request begins.
     work: Mutex<JoinSet<()>>,
 }
@@ -99,12 +106,20 @@ pub struct Ctx {
     pub id: Id,
     /// Its `_meta`.
     pub meta: Map<String, Value>,
+    /// Answers that it brought along before anything was asked. A tool may have them; the gate never looks here.
+    pub answers: Map<String, Value>,
     /// What its client can do.
     pub capabilities: Value,
     /// Which program its client is.
     pub client: Asker,
     /// Whose it is.
     pub owner: Owner,
+    /// The session or connection that it came by.
+    pub place: Arc<str>,
+    /// The task that the call has become.
+    pub task: Option<Arc<Record>>,
+    /// What has to happen when its client has its answer.
+    pub after: After,
     /// Its session, in the older era.
     pub session: Option<Arc<Session>>,
     /// Says that nobody wants the answer any more.
@@ -120,6 +135,8 @@ pub enum Fault {
     Rpc(RpcError),
     /// It was cancelled: nothing more is sent for it.
     Cancelled,
+    /// Its task has a worker now, and ends with that.
+    Later,
 }
 
 impl From<RpcError> for Fault {
@@ -138,7 +155,14 @@ impl Core {
     /// A core on that engine.
     #[must_use]
     pub fn new(engine: Engine, settings: Settings) -> Arc<Core> {
-        Arc::new(Core { engine, settings, parked: Parked::default(), halt: Cancel::default(), work: Mutex::default() })
+        Arc::new(Core {
+            engine,
+            settings,
+            tasks: Tasks::default(),
+            parked: Parked::default(),
+            halt: Cancel::default(),
+            work: Mutex::default(),
+        })
     }
 
     /// Ends what would stay open for ever. Calls in flight go on.
@@ -146,8 +170,8 @@ impl Core {
         self.halt.cancel();
     }
 
-    /// Begins to work on a request. Its answer goes where its context says; `ended` runs afterwards, in every case.
-    pub fn begin(self: &Arc<Core>, request: Request, ctx: Ctx, ended: impl FnOnce() + Send + 'static) {
+    /// Begins to work on a request. Its answer goes where its context says.
+    pub fn begin(self: &Arc<Core>, request: Request, ctx: Ctx) {
         let core = Arc::clone(self);
         let mut work = self.work.lock().unwrap_or_else(PoisonError::into_inner);
         while work.try_join_next().is_some() {}
@@ -155,28 +179,38 @@ impl Core {
             drop(work);
             let busy = format!("{} requests are in flight", self.settings.requests_max);
             ctx.refuse(RpcError::new(rpc::BUSY, busy));
-            ended();
             return;
         }
-        let after = After(Some(ended));
-        work.spawn(async move {
-            let _after = after;
-            core.answer(request, ctx).await;
-        });
+        work.spawn(async move { core.answer(request, ctx).await });
     }
 
     async fn answer(&self, request: Request, mut ctx: Ctx) {
         let kind = match request.method.as_str() {
-            "tools/list" | "server/discover" => Kind::Cached,
+            "tools/list"
+            | "server/discover"
+            | "prompts/list"
+            | "resources/list"
+            | "resources/templates/list"
+            | "resources/read" => Kind::Cached,
             _ => Kind::Plain,
         };
-        match self.request(request, &mut ctx).await {
+        let answer = self.request(request, &mut ctx).await;
+        if let Some(task) = ctx.task.take() {
+            match answer {
+                Ok(result) => task.finish(Ok(result)),
+                Err(Fault::Rpc(error)) => task.finish(Err(error)),
+                Err(Fault::Cancelled) => task.cancelled("cancelled by the client"),
+                Err(Fault::Later) => {}
+            }
+            return;
+        }
+        match answer {
             Ok(result) => {
                 let result = era::finish(result, ctx.era, kind, &list::server());
                 ctx.finish(Ok(result)).await;
             }
             Err(Fault::Rpc(error)) => ctx.finish(Err(error)).await,
-            Err(Fault::Cancelled) => ctx.end(),
+            Err(Fault::Cancelled | Fault::Later) => ctx.end(),
         }
     }
 
@@ -193,44 +227,20 @@ impl Core {
                 }
                 Ok(json!({}))
             }
-            (Era::Modern, "server/discover") => Ok(list::discover()),
-            (Era::Modern, "subscriptions/listen") => self.listen(&request, ctx).await,
+            (Era::Modern, "server/discover") => Ok(list::discover(self.engine.offers())),
+            (Era::Modern, "subscriptions/listen") => listen::listen(self, &request, ctx).await,
             (_, "tools/list") => {
                 let tools = self.engine.tools(None).await.map_err(|_| stopping())?;
-                Ok(list::tools(&tools, &request.params, self.settings.page_len)?)
+                Ok(list::tools(&tools, &request.params, self.settings.page_len, ctx.era)?)
             }
             (_, "tools/call") => call::call(self, request, ctx).await,
+            (era, method) if is_offered(era, method, self.engine.offers()) => call::relay(self, request, ctx).await,
             (Era::Legacy | Era::Modern, method) => {
+                if let Some(answer) = tasks::methods::call(self, &request, ctx).await {
+                    return answer;
+                }
                 let shown: String = method.chars().take(64).collect();
                 Err(RpcError::new(rpc::METHOD_NOT_FOUND, format!("no method {shown:?}")).into())
-            }
-        }
-    }
-
-    /// `subscriptions/listen`: stays open and tells what the client asked to be told, until it goes.
-    async fn listen(&self, request: &Request, ctx: &mut Ctx) -> Result<Value, Fault> {
-        // Subscribed before it is acknowledged: what happens in between is told, not lost.
-        let mut news = self.engine.news.subscribe();
-        let wants = |what: &str| request.params.get("notifications").is_some_and(|filter| filter[what] == true);
-        let mut granted = Map::new();
-        if wants("toolsListChanged") {
-            granted.insert("toolsListChanged".into(), true.into());
-        }
-        let tools = granted.contains_key("toolsListChanged");
-        let subscription = json!({era::META_SUBSCRIPTION: ctx.id.to_value()});
-        let acknowledged = json!({"_meta": subscription, "notifications": granted});
-        ctx.notify("notifications/subscriptions/acknowledged", &acknowledged);
-        loop {
-            let changed = tokio::select! {
-                () = ctx.cancel.cancelled() => return Err(Fault::Cancelled),
-                () = self.halt.cancelled() => return Ok(json!({"_meta": subscription})),
-                heard = news.recv() => match heard {
-                    Ok(News::ToolsChanged) | Err(broadcast::error::RecvError::Lagged(_)) => tools,
-                    Err(broadcast::error::RecvError::Closed) => return Ok(json!({"_meta": subscription})),
-                },
-            };
-            if changed {
-                ctx.notify("notifications/tools/list_changed", &json!({"_meta": subscription}));
             }
         }
     }
@@ -257,10 +267,36 @@ impl Core {
     }
 }
 
-/// Runs what has to happen after a request, even when its task panics or is aborted.
-struct After<F: FnOnce()>(Option<F>);
+/// Whether a method is one of those that the servers behind us answer, in that era.
+fn is_offered(era: Era, method: &str, offers: Offers) -> bool {
+    match method {
+        "prompts/list" | "prompts/get" => offers.prompts,
+        "resources/list" | "resources/templates/list" | "resources/read" => offers.resources,
+        "resources/subscribe" | "resources/unsubscribe" => offers.resources && era == Era::Legacy,
+        "completion/complete" => offers.completions,
+        _ => false,
+    }
+}
 
-impl<F: FnOnce()> Drop for After<F> {
+/// What has to happen when a request is answered: it happens once, at the latest when this is dropped, even when the
+/// work on the request panics or is aborted.
+#[derive(Default)]
+pub struct After(Option<Box<dyn FnOnce() + Send + Sync>>);
+
+impl After {
+    /// That.
+    pub fn new(run: impl FnOnce() + Send + Sync + 'static) -> After {
+        After(Some(Box::new(run)))
+    }
+}
+
+impl fmt::Debug for After {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("After")
+    }
+}
+
+impl Drop for After {
     fn drop(&mut self) {
         if let Some(run) = self.0.take() {
             run();
@@ -353,6 +389,10 @@ impl Ctx {
 
 impl Drop for Ctx {
     fn drop(&mut self) {
+        if let Some(task) = self.task.take() {
+            let message = "the work on this task was dropped; its outcome is not known";
+            task.finish(Err(RpcError::new(rpc::INTERNAL_ERROR, message)));
+        }
         // Still there only if the work on it panicked or was aborted: a client must not wait for ever.
         self.finish_now(Err(RpcError::new(rpc::INTERNAL_ERROR, "the request was dropped; its outcome is not known")));
     }

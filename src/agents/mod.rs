@@ -15,5 +15,7 @@ pub mod core;
 pub mod engine;
 pub mod front;
 pub mod list;
+pub mod listen;
 pub mod outcome;
 pub mod session;
+pub mod tasks;

@@ -26,7 +26,7 @@ use tokio::task::JoinSet;
 use tokio::time::{interval, timeout};
 
 use crate::agents::ask::{self, Call, Resume};
-use crate::agents::core::{Core, Ctx, Out, Owner, stopping};
+use crate::agents::core::{After, Core, Ctx, Out, Owner, stopping};
 use crate::agents::engine::{Asker, News};
 use crate::agents::front::body::{self, Body, CancelOnDrop, Events, Held, NotRead};
 use crate::agents::front::stream::{Start, Stream};
@@ -38,6 +38,9 @@ use crate::mcp::rpc::{self, Message, Notification, RpcError, Unreadable};
 
 /// The one path that is served.
 pub const PATH: &str = "/mcp";
+
+/// Whoever can reach loopback: without a token there is no telling who it is. Ids of tasks are unguessable instead.
+pub const LOCAL: &str = "local";
 
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
@@ -57,6 +60,7 @@ pub async fn serve(listener: TcpListener, core: Arc<Core>, mut stop: watch::Rece
     let places = Arc::new(Semaphore::new(settings.connections_max));
     let front = Arc::new(Http { sessions: Sessions::new(settings.sessions_max), core });
     let mut news = front.core.engine.news.subscribe();
+    let mut tasks = front.core.tasks.news();
     let mut connections = JoinSet::new();
     let mut pause = interval(ACCEPT_PAUSE);
     let mut is_heard = true;
@@ -66,9 +70,16 @@ pub async fn serve(listener: TcpListener, core: Arc<Core>, mut stop: watch::Rece
             biased;
             () = told(&mut stop) => break,
             heard = news.recv(), if is_heard => match heard {
-                Ok(News::ToolsChanged) | Err(broadcast::error::RecvError::Lagged(_)) => front.tell_tools_changed(),
+                Ok(news) => front.tell(&[news]),
+                Err(broadcast::error::RecvError::Lagged(_)) => front.tell(&News::LISTS),
                 Err(broadcast::error::RecvError::Closed) => is_heard = false,
             },
+            // Who missed something learns it by asking: a task says the same whenever it is asked.
+            Ok(record) = tasks.recv() => {
+                if let Some(session) = front.sessions.peek(&record.place) {
+                    session.broadcast.may(record.status_notification());
+                }
+            }
             accepted = accept(&listener, &places) => match accepted {
                 Ok((socket, place)) => {
                     let (front, stop) = (Arc::clone(&front), stop.clone());
@@ -150,9 +161,11 @@ impl Http {
         }
     }
 
-    fn tell_tools_changed(&self) {
+    fn tell(&self, news: &[News]) {
         for session in self.sessions.all() {
-            session.broadcast.may(rpc::notification("notifications/tools/list_changed", &json!({})));
+            for line in news.iter().filter_map(|news| session.told(news)) {
+                session.broadcast.may(line);
+            }
         }
     }
 
@@ -238,16 +251,13 @@ impl Http {
         }
         let stream = Stream::for_request();
         let meta = era::meta(&request.params).cloned().unwrap_or_default();
-        let owner = Owner("http".into());
-        let cancel = match request.params.get("requestState") {
-            Some(Value::String(state)) => {
-                let answers = match request.params.get("inputResponses") {
-                    None => Map::new(),
-                    Some(Value::Object(answers)) => answers.clone(),
-                    Some(_) => {
-                        return refuse(RpcError::new(rpc::INVALID_PARAMS, "\"inputResponses\" is an object"));
-                    }
-                };
+        let owner = Owner(LOCAL.into());
+        let (state, answers) = match ask::brought(&request.params) {
+            Ok(brought) => brought,
+            Err(error) => return refuse(error),
+        };
+        let cancel = match state {
+            Some(state) => {
                 let call = Call::of(&request.method, &request.params);
                 let resume = Resume { id: id.clone(), meta, answers, out: Out::Stream(Arc::clone(&stream)) };
                 match self.core.parked.resume(state, &owner, &call, resume) {
@@ -255,21 +265,24 @@ impl Http {
                     Err(error) => return refuse(error),
                 }
             }
-            Some(_) => return refuse(RpcError::new(rpc::INVALID_PARAMS, "\"requestState\" is a string")),
             None => {
                 let cancel = Cancel::default();
                 let ctx = Ctx {
                     era: Era::Modern,
                     id: id.clone(),
                     meta,
+                    answers,
                     capabilities: envelope.capabilities,
                     client: Asker::read(&envelope.client),
                     owner,
+                    place: "http".into(),
+                    task: None,
+                    after: After::default(),
                     session: None,
                     cancel: cancel.clone(),
                     out: Some(Out::Stream(Arc::clone(&stream))),
                 };
-                self.core.begin(request, ctx, || {});
+                self.core.begin(request, ctx);
                 cancel
             }
         };
@@ -321,19 +334,23 @@ impl Http {
         if let Err(why) = session.calls.enter(&request.id, &cancel) {
             return json_answer(200, rpc::response(&request.id, &Err(not_entered(why))));
         }
+        let (id, of) = (request.id.clone(), Arc::clone(&session));
         let ctx = Ctx {
             era: Era::Legacy,
             id: request.id.clone(),
             meta: era::meta(&request.params).cloned().unwrap_or_default(),
+            answers: Map::new(),
             capabilities: session.capabilities.clone(),
             client: session.client.clone(),
-            owner: Owner(session.id.as_str().into()),
+            owner: Owner(LOCAL.into()),
+            place: session.id.as_str().into(),
+            task: None,
+            after: After::new(move || of.calls.leave(&id)),
             session: Some(Arc::clone(&session)),
             cancel,
             out: Some(Out::Stream(Arc::clone(&stream))),
         };
-        let (id, of) = (request.id.clone(), Arc::clone(&session));
-        self.core.begin(request, ctx, move || of.calls.leave(&id));
+        self.core.begin(request, ctx);
         // A client that loses its connection has not cancelled (2025-11-25, "Sending Messages", 6): the call goes on.
         let begun = timeout(self.core.settings.stream_after, stream.begun()).await;
         match (begun, stream.start()) {
@@ -365,7 +382,10 @@ impl Http {
                 return json_answer(503, rpc::response(&request.id, &Err(RpcError::new(rpc::BUSY, message))));
             }
         }
-        let answer = json_answer(200, rpc::response(&request.id, &Ok(list::initialize(session.version))));
+        let answer = json_answer(
+            200,
+            rpc::response(&request.id, &Ok(list::initialize(session.version, self.core.engine.offers()))),
+        );
         with(answer, SESSION, &session.id)
     }
 
