@@ -9,7 +9,10 @@ use std::fs::OpenOptions;
 use std::io::Write as _;
 use std::path::PathBuf;
 
+mod mcp;
+mod supervision;
 mod tools;
+mod understanding;
 mod unit_file;
 
 /// Says that a test did not run, and why; the list is printed at the end of `cargo xtask test`.
@@ -46,9 +49,3 @@ fn no_file_of_this_folder_is_forgotten() {
     }
     assert!(forgotten.is_empty(), "tests/it/main.rs has no `mod` line for {forgotten:?}: their tests never run");
 }
-//! The integration tests: one binary, a module for each subject.
-
-mod supervision;
-//! One integration binary, modules inside.
-
-mod mcp;

@@ -1,6 +1,3 @@
-//! From what an operator said to what a tool is asked.
-
-pub mod bind;
 //! Understanding commands: from what was said to a command with typed slots, or to the reason why not.
 //!
 //! A wrong command is worse than none. What negates, asks, reports, puts off or takes back is recognised before
