@@ -5,6 +5,7 @@
 //! guess.
 
 use super::compound;
+use super::decide;
 use super::definition::Risk;
 use super::hazard::{self, Hazard};
 use super::lexicon;
@@ -164,6 +165,10 @@ pub(super) fn resolve(understanding: &Understanding, utterance: &Utterance, stag
         {
             return found;
         }
+        let found = decide::decide(understanding, utterance, &hazards);
+        if !matches!(found.outcome, Outcome::Rejected(Refused::NoCommand)) {
+            return found;
+        }
     }
     match refusing(&hazards) {
         Some(kind) => Resolution::rejected(Refused::Hazard(kind)),
@@ -230,5 +235,6 @@ fn explain(understanding: &Understanding, utterance: &Utterance) -> String {
         let soft = if hazard.soft { ", harmless to a reading command" } else { "" };
         lines.push_str(&format!("hazard: {} ({}{soft})\n", part(hazard.start, hazard.end), hazard.kind));
     }
+    lines.push_str(&decide::explain(understanding, utterance, &hazard::hazards(utterance)));
     lines
 }
