@@ -158,7 +158,7 @@ pub(super) fn resolve(understanding: &Understanding, utterance: &Utterance, stag
     if let Some(found) = compound::resolve(understanding, utterance, stages) {
         return found;
     }
-    let hazards = hazard::hazards(utterance);
+    let hazards = hazard::hazards(&understanding.rules, utterance);
     if stages.pinyin {
         if !hazards.iter().any(|hazard| !hazard.soft)
             && let Some(found) = spans.iter().find_map(|span| by_template(understanding, utterance, *span, By::Sound))
@@ -231,10 +231,10 @@ fn explain(understanding: &Understanding, utterance: &Utterance) -> String {
         let said = part(usize::from(amount.start), usize::from(amount.end));
         lines.push_str(&format!("number: {said} = {} ({:?})\n", amount.value, amount.measure));
     }
-    for hazard in hazard::hazards(utterance) {
+    for hazard in hazard::hazards(&understanding.rules, utterance) {
         let soft = if hazard.soft { ", harmless to a reading command" } else { "" };
         lines.push_str(&format!("hazard: {} ({}{soft})\n", part(hazard.start, hazard.end), hazard.kind));
     }
-    lines.push_str(&decide::explain(understanding, utterance, &hazard::hazards(utterance)));
+    lines.push_str(&decide::explain(understanding, utterance, &hazard::hazards(&understanding.rules, utterance)));
     lines
 }

@@ -54,7 +54,11 @@ pub(super) fn decide(understanding: &Understanding, utterance: &Utterance, hazar
     };
     let risk = commands[best.command].risk;
     if !acceptable(best, risk, utterance) {
-        return if best.left_over && best.cost <= OPERATE_MAX * 1.5 { resolution(Outcome::Ambiguous, 0.0) } else { rejected };
+        if best.left_over && best.cost <= OPERATE_MAX * 1.5 {
+            return resolution(Outcome::Ambiguous, 0.0);
+        }
+        let question = partial(understanding, utterance, hazards, &found);
+        return if question.outcome == Outcome::Ambiguous { question } else { rejected };
     }
     if best.left_over {
         return resolution(Outcome::Ambiguous, sure(best.cost));
@@ -193,13 +197,7 @@ fn partial(
     if candidates.is_empty() {
         return none;
     }
-    Resolution {
-        outcome: Outcome::Ambiguous,
-        stage: Stage::Pinyin,
-        confidence: 0.0,
-        candidates,
-        passages: Vec::new(),
-    }
+    Resolution { outcome: Outcome::Ambiguous, stage: Stage::Pinyin, confidence: 0.0, candidates, passages: Vec::new() }
 }
 
 /// Frames looked at for a question; three examples are enough of any set.

@@ -235,12 +235,7 @@ impl Builder {
         self.drafts.entry(word.to_owned()).or_default()
     }
 
-    fn command(
-        &mut self,
-        number: u16,
-        command: &Definition,
-        frames: &mut Vec<Frame>,
-    ) {
+    fn command(&mut self, number: u16, command: &Definition, frames: &mut Vec<Frame>) {
         let literals = std::iter::once(&command.text).chain(&command.aliases).map(|text| Template::literal(text));
         let mut phrases: Vec<Vec<Segment>> = Vec::new();
         for template in literals.chain(command.patterns.iter().cloned()) {
@@ -262,9 +257,12 @@ impl Builder {
             let mut needs: Vec<Concept> = one
                 .things
                 .iter()
-                .filter_map(|any| any.iter().copied().max_by_key(|concept| (counts[concept], usize::MAX - usize::from(*concept))))
+                .filter_map(|any| {
+                    any.iter().copied().max_by_key(|concept| (counts[concept], usize::MAX - usize::from(*concept)))
+                })
                 .collect();
-            if needs.is_empty() && one.zone {
+            // 泵房的温度: the place is the thing.
+            if one.zone && needs.iter().all(|need| self.attributes.contains(need)) {
                 needs.push(ZONE);
             }
             needs.sort_unstable();
@@ -276,10 +274,8 @@ impl Builder {
             }
             *made.entry(needs).or_default() |= one.actions == 0 || command.risk == Risk::Read;
         }
-        let takes_value = command
-            .slots
-            .iter()
-            .any(|slot| slot.required && matches!(slot.kind, SlotKind::Number | SlotKind::Percent));
+        let takes_value =
+            command.slots.iter().any(|slot| slot.required && matches!(slot.kind, SlotKind::Number | SlotKind::Percent));
         for (needs, bare) in &made {
             let mut frame = Frame {
                 command: number,

@@ -89,11 +89,20 @@ pub(super) fn find(words: &Words, utterance: &Utterance, sounds: &Sounds, found:
         for number in words.core_second(usual) {
             let word = words.word(*number);
             let rest = word.len() - 1;
-            if rest >= 2 && chars.len() - at >= rest && words.chars(word)[1..] == chars[at..at + rest] {
+            // A verb without its beginning is another verb (停一下, 一下).
+            if rest >= 2
+                && word.actions == 0
+                && chars.len() - at >= rest
+                && words.chars(word)[1..] == chars[at..at + rest]
+            {
                 push(found, at, at + rest, LOST, *number);
             }
         }
         for number in words.halves(chars[at]) {
+            let word = words.word(number);
+            if word.compound || word.zone != u16::MAX {
+                continue;
+            }
             found.push(Found { half: true, ..one(at, at + 1, LOST_HALF, number) });
         }
     }
@@ -134,7 +143,7 @@ fn core(words: &Words, utterance: &Utterance, sounds: &Sounds, at: usize, number
         push(found, at, at + len, cost, number);
         return;
     }
-    if len >= 3 {
+    if len >= 3 && word.zone == u16::MAX && (word.actions == 0 || len >= 4) {
         if let Some(cost) = skipping(words, utterance, sounds, at, word) {
             push(found, at, at + len - 1, cost, number);
         }
@@ -212,6 +221,9 @@ fn settle(words: &Words, found: &mut Vec<Found>) {
         .collect();
     found.retain_mut(|one| {
         let word = words.word(one.word);
+        if word.filler && one.exact {
+            return true;
+        }
         for (longer, meant) in &exact {
             if longer.word == one.word {
                 continue;
@@ -220,7 +232,7 @@ fn settle(words: &Words, found: &mut Vec<Found>) {
             let shorter = one.end - one.start < longer.end - longer.start;
             let means_same = (word.actions & meant.actions) != 0
                 || words.concepts(word).iter().any(|concept| words.concepts(meant).contains(concept));
-            if inside && shorter && !meant.filler && !meant.query && (!means_same || !one.exact) {
+            if inside && shorter && !meant.filler && !meant.query {
                 return false;
             }
             if !one.exact && !means_same && one.start < longer.end && longer.start < one.end {

@@ -25,6 +25,8 @@ mod cost {
     /// A word that asks to see something, for a command that shows, and for one that acts.
     pub(super) const QUERY: u16 = 2;
     pub(super) const QUERY_ACTING: u16 = 60;
+    /// Half of such a word.
+    pub(super) const HALF_QUERY: u16 = 40;
     /// What was needed, said again.
     pub(super) const AGAIN: u16 = 15;
     /// A place, for a command that has no place.
@@ -38,6 +40,8 @@ mod cost {
     /// A setting said without its verb, and with a number that has no unit.
     pub(super) const NO_VERB: u16 = 25;
     pub(super) const NO_UNIT: u16 = 30;
+    /// A setting said without its value: it can only be asked for.
+    pub(super) const NO_VALUE: u16 = 60;
     /// A clause before the command that gives a reason, at most; ended by 了 or a comma.
     pub(super) const REASON: u16 = 90;
     pub(super) const REASON_ENDED: u16 = 50;
@@ -170,9 +174,13 @@ impl Scene<'_> {
         let verb_bit = 1 << frame.count;
         let needed = frame.needs().iter().enumerate().filter(|(_, need)| concepts.contains(need));
         let bits = needed.fold(0, |bits, (n, _)| bits | (1 << n));
-        let verb = if word.actions == 0 || frame.actions == 0 { FAR } else { self.frames.verb(word.actions, frame.actions) };
+        let verb =
+            if word.actions == 0 || frame.actions == 0 { FAR } else { self.frames.verb(word.actions, frame.actions) };
         if word.compound {
-            if bits != 0 && verb != FAR {
+            let all = concepts.iter().all(|concept| frame.needs().contains(concept));
+            if all && word.actions == 0 {
+                grid.step(start, end, bits, found.cost, Role::Need, found.exact);
+            } else if all && verb != FAR {
                 grid.step(start, end, bits | verb_bit, found.cost + u16::from(verb), Role::Both, found.exact);
             } else if found.exact {
                 grid.step(start, end, 0, foreign(word), Role::Foreign, true);
@@ -192,10 +200,11 @@ impl Scene<'_> {
         if verb != FAR && !(word.query && command.risk == Risk::Read) {
             grid.step(start, end, verb_bit, found.cost + u16::from(verb), Role::Verb, found.exact);
         }
-        if word.query && !found.half {
+        if word.query {
             let price = if command.risk == Risk::Read { cost::QUERY } else { cost::QUERY_ACTING };
+            let price = if found.half { cost::HALF_QUERY } else { price + found.cost };
             if found.exact || command.risk == Risk::Read {
-                grid.step(start, end, 0, price + found.cost, Role::Query, found.exact);
+                grid.step(start, end, 0, price, Role::Query, found.exact);
             }
         }
         if !found.exact {
@@ -210,17 +219,14 @@ impl Scene<'_> {
 
     fn judge(&self, frame: &Frame, command: &Definition, mut path: Vec<Step>, verb: bool) -> Option<Reading> {
         let chars = &self.utterance.chars;
-        let is_core = |step: &Step| {
-            matches!(step.role, Role::Need | Role::Verb | Role::Both | Role::Zone(_) | Role::Amount(_))
-        };
+        let is_core =
+            |step: &Step| matches!(step.role, Role::Need | Role::Verb | Role::Both | Role::Zone(_) | Role::Amount(_));
         let first = path.iter().position(is_core)?;
-        let core_exact = path.iter().filter(|step| matches!(step.role, Role::Need | Role::Verb | Role::Both)).all(|s| s.exact);
-        let misheard: u16 =
-            path.iter().filter(|step| is_core(step) && !step.exact).map(|step| step.cost).sum();
+        let core_exact =
+            path.iter().filter(|step| matches!(step.role, Role::Need | Role::Verb | Role::Both)).all(|s| s.exact);
+        let misheard: u16 = path.iter().filter(|step| is_core(step) && !step.exact).map(|step| step.cost).sum();
         let prefix: u16 = path[..first].iter().map(|step| step.cost).sum();
-        let unexplained = |steps: &[Step]| {
-            steps.iter().any(|step| matches!(step.role, Role::Unknown | Role::Foreign))
-        };
+        let unexplained = |steps: &[Step]| steps.iter().any(|step| matches!(step.role, Role::Unknown | Role::Foreign));
         let mut total: u16 = path.iter().fold(0, |sum, step| sum.saturating_add(step.cost));
         let mut reason = false;
         if prefix > cost::REASON_ENDED && core_exact && self.is_reason(&path[..first]) {
@@ -235,7 +241,7 @@ impl Scene<'_> {
         for two in path.windows(2) {
             let (before, thing) = (&two[0], &two[1]);
             let named = matches!(thing.role, Role::Need) && !(reason && before.end <= path[first].start);
-            if named && before.role == Role::Unknown && self.could_name(before) {
+            if named && (before.role == Role::Foreign || (before.role == Role::Unknown && self.could_name(before))) {
                 total = total.saturating_add(cost::MODIFIER);
             }
         }
@@ -259,6 +265,9 @@ impl Scene<'_> {
                 return None;
             }
         }
+        if command.slots.iter().any(|slot| slot.required && !slots.contains_key(&slot.name)) {
+            total = total.saturating_add(cost::NO_VALUE);
+        }
         if !verb && command.risk != Risk::Read {
             total = total.saturating_add(cost::NO_VERB);
         }
@@ -266,8 +275,7 @@ impl Scene<'_> {
         let length = (chars.len() as f32 - 0.7 * fillers as f32).max(3.0);
         let hazard = self.hazard(command, &path);
         let half = path.iter().any(|step| !step.exact && step.cost == 75 && step.end - step.start == 1);
-        let verb_exact =
-            path.iter().filter(|step| matches!(step.role, Role::Verb | Role::Both)).all(|step| step.exact);
+        let verb_exact = path.iter().filter(|step| matches!(step.role, Role::Verb | Role::Both)).all(|step| step.exact);
         path.shrink_to_fit();
         Some(Reading {
             command: usize::from(frame.command),
@@ -286,6 +294,10 @@ impl Scene<'_> {
 
     /// Is this a clause that gives a reason, and not another command?
     fn is_reason(&self, prefix: &[Step]) -> bool {
+        // 冷却塔 before 风扇 is its owner, and not a reason.
+        if prefix.last().is_some_and(|step| step.role == Role::Foreign) {
+            return false;
+        }
         let (mut thing, mut verb) = (false, false);
         let end = prefix.last().map_or(0, |step| usize::from(step.end));
         for found in self.found.iter().filter(|found| found.exact && usize::from(found.end) <= end) {
@@ -321,7 +333,11 @@ impl Scene<'_> {
             .collect();
         let plain = amounts.iter().filter(|(_, amount)| amount.measure == Measure::Plain).count();
         let mut plain_seen = 0;
-        for (_, amount) in &amounts {
+        for (at, amount) in &amounts {
+            let thing = |at: Option<usize>| {
+                at.and_then(|at| path.get(at)).is_some_and(|step| matches!(step.role, Role::Need | Role::Both))
+            };
+            let beside = thing(at.checked_sub(1)) || thing(Some(at + 1));
             let number = SlotValue::Number(amount.value);
             let mut put = |kinds: &[SlotKind]| -> bool {
                 for kind in kinds {
@@ -342,9 +358,10 @@ impl Scene<'_> {
                 Measure::Plain => {
                     plain_seen += 1;
                     if plain > 1 && plain_seen == 1 {
-                        put(&[SlotKind::DeviceNo, SlotKind::Digits])
+                        beside && put(&[SlotKind::DeviceNo, SlotKind::Digits])
                     } else {
-                        put(&[SlotKind::Number, SlotKind::Percent, SlotKind::Digits, SlotKind::DeviceNo])
+                        put(&[SlotKind::Number, SlotKind::Percent, SlotKind::Digits])
+                            || (beside && put(&[SlotKind::DeviceNo]))
                     }
                 }
                 Measure::Percent => put(&[SlotKind::Percent]),

@@ -5,6 +5,7 @@
 
 use super::definition::{Commands, Definition, Risk};
 use super::frame::{self, Frames};
+use super::hazard::Rules;
 use super::lexicon::Lexicon;
 use super::pattern::Patterns;
 use super::resolution::{Likeness, Outcome, Slots, Understood};
@@ -18,6 +19,7 @@ pub struct Understanding {
     pub(super) patterns: Patterns,
     pub(super) words: Words,
     pub(super) frames: Frames,
+    pub(super) rules: Rules,
     pub(super) lead: Vec<Box<[char]>>,
     pub(super) trail: Vec<Box<[char]>>,
 }
@@ -30,7 +32,16 @@ impl Understanding {
         let patterns = Patterns::compile(&commands.list, &sounds);
         let (words, frames) = frame::compile(&commands, lexicon, &sounds);
         let boxed = |words: &[String]| words.iter().map(|word| word.chars().collect()).collect();
-        Understanding { patterns, words, frames, lead: boxed(&lexicon.lead), trail: boxed(&lexicon.trail), commands, sounds }
+        Understanding {
+            rules: Rules::default(),
+            patterns,
+            words,
+            frames,
+            lead: boxed(&lexicon.lead),
+            trail: boxed(&lexicon.trail),
+            commands,
+            sounds,
+        }
     }
 
     /// The commands that it was compiled from.

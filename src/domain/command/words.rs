@@ -107,6 +107,8 @@ pub(super) const NEAR_MAX: u8 = 40;
 const SYNONYM_MAX: u8 = 10;
 /// What a long word of the commands may cost by syllable.
 const CORE_MAX: u8 = 26;
+/// What a zone of two syllables may cost: a wrong place is worse than a question.
+const ZONE_TWO_MAX: u8 = 32;
 /// What a word of two syllables of the commands may cost: one of them right, the other half right.
 const CORE_TWO_MAX: u8 = 72;
 
@@ -133,6 +135,7 @@ impl Words {
             let syllables: Vec<Syllable> = chars.iter().map(|ch| sounds.usual(*ch)).collect();
             let limit = match (draft.core, len) {
                 (_, 1) => 0,
+                (true, 2) if draft.zone.is_some() => ZONE_TWO_MAX,
                 (true, 2) => CORE_TWO_MAX,
                 (true, _) => len.saturating_mul(CORE_MAX),
                 (false, _) => len.saturating_mul(SYNONYM_MAX),
