@@ -199,7 +199,7 @@ impl Builder {
             let draft = builder.draft(word);
             *draft = Draft { compound: true, actions, concepts: parts, ..Draft::default() };
         }
-        for word in &lexicon.filler {
+        for word in lexicon.filler.iter().chain(&lexicon.reason) {
             builder.draft(word).filler = true;
         }
         for (number, zone) in commands.zones.iter().enumerate() {

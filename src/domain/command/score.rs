@@ -207,6 +207,9 @@ impl Scene<'_> {
                 grid.step(start, end, 0, price, Role::Query, found.exact);
             }
         }
+        if word.filler && found.half && command.risk == Risk::Read {
+            grid.step(start, end, 0, cost::HALF_QUERY, Role::Filler, false);
+        }
         if !found.exact {
             return;
         }
