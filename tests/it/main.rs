@@ -18,8 +18,10 @@ mod evidence;
 mod mcp;
 mod modbus;
 mod plant;
+mod mcp;
 mod supervision;
 mod tools;
+mod understanding;
 mod unit_file;
 
 /// Says that a test did not run, and why; the list is printed at the end of `cargo xtask test`.
