@@ -22,7 +22,7 @@ use crate::surface::contract::Contract;
 use crate::surface::nature::Nature;
 use crate::surface::tool::Tool;
 
-use journal::LogPosition;
+use journal::{Ground, Journal, LogPosition};
 use ledger::Ledger;
 use outcome::{Known, OpKey, way_out};
 use report::Report;
@@ -118,18 +118,31 @@ impl Journaled {
     }
 
     /// Its place in the log.
-    #[must_use]
     pub fn at(&self) -> &LogPosition {
         &self.at
+    }
+
+    /// Its leave was an exception that is over: it waits for the log like any other.
+    ///
+    /// # Errors
+    /// The journaled intent itself, when its leave is no exception or the exception still holds.
+    pub fn reconsider(self, journal: &mut Journal) -> Result<Intent, Journaled> {
+        match self.at.ground() {
+            Ground::DegradedProtective(_) if !journal.is_degraded() => {
+                journal.take_back(&self.at);
+                Ok(self.intent)
+            }
+            Ground::DegradedProtective(_) | Ground::Durable(_) | Ground::Reads => Err(self),
+        }
     }
 
     /// Starts it: the order goes out, the claim stays.
     ///
     /// # Errors
-    /// The intent and the turn, when the turn is another call's.
-    pub fn start(self, turn: Turn) -> Result<(Order, Claim), (Journaled, Turn)> {
+    /// The intent, when the turn is another call's.
+    pub fn start(self, turn: Turn) -> Result<(Order, Claim), Journaled> {
         if turn.call() != self.id() {
-            return Err((self, turn));
+            return Err(self);
         }
         let Journaled { intent: Intent { ticket, op }, at: _ } = self;
         let wish = ticket.request().wish();
@@ -139,7 +152,7 @@ impl Journaled {
             tool: Arc::clone(ticket.tool()),
             args: Arc::clone(wish.args.value()),
             facts: Arc::clone(&wish.facts),
-            nature: ticket.nature().clone(),
+            nature: Arc::clone(ticket.nature()),
             protective: ticket.protective(),
         };
         Ok((order, Claim { ticket, op }))
@@ -160,7 +173,7 @@ pub struct Order {
     tool: Arc<Tool>,
     args: Arc<Value>,
     facts: Arc<PathFacts>,
-    nature: Nature,
+    nature: Arc<Nature>,
     protective: bool,
 }
 

@@ -6,6 +6,10 @@
 
 pub mod decide;
 pub mod docket;
+mod matches;
+mod pattern;
 pub mod policy;
+pub mod protected;
 pub mod rule;
+mod shell;
 pub mod shown;
