@@ -15,6 +15,7 @@ use std::io::Write as _;
 use std::path::PathBuf;
 
 mod daemon;
+mod evidence;
 mod mcp;
 mod plant;
 mod supervision;
