@@ -147,13 +147,18 @@ pub fn trace(recorded: &Recorded) -> Option<(CallId, Trace)> {
     let text = |key: &str| detail.get(key).and_then(Value::as_str);
     let to = row.to.as_deref().unwrap_or_default();
     let trace = match row.kind.as_ref() {
-        "requested" => Trace::Requested,
+        "requested" => Trace::Requested {
+            tool: ToolName::new(text("tool").unwrap_or("unknown")).ok()?,
+            shown: shown(detail.get("input").unwrap_or(&Value::Null)),
+        },
         "asked" => Trace::Asked { question: text("question")?.parse::<QuestionId>().ok()?, kind: question_kind(to)? },
         "answered" => Trace::Answered {
             answer: if to == "deny" { Answer::Deny } else { Answer::Allow },
             by: text("by").unwrap_or("somebody").to_owned(),
         },
-        "permitted" | "queued" => Trace::Waiting,
+        "permitted" => Trace::Permitted {
+            protective: detail.get("protective").and_then(Value::as_bool).unwrap_or(false),
+        },
         "intent" => Trace::Intent {
             op: OpKey(text("op").and_then(|op| op.parse().ok()).unwrap_or(call)),
             tool: ToolName::new(text("tool").unwrap_or("unknown")).ok()?,

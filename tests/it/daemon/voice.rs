@@ -40,11 +40,11 @@ fn what_is_forbidden_asked_or_told_changes_nothing() {
 #[test]
 fn a_set_point_is_written_with_its_scale() {
     let daemon = Daemon::start();
-    let opening = Register::of(&daemon, "valve-1", "opening");
+    let opening = Register::of(&daemon, "valve-1", "opening-set");
     let answer = daemon.say("把一号阀门开度调到百分之四十");
     assert_eq!(answer["result"], "done", "{answer}");
     let rows = daemon.list("device.list");
-    let row = rows.iter().find(|row| row["device"] == "valve-1" && row["point"] == "opening").unwrap();
+    let row = rows.iter().find(|row| row["device"] == "valve-1" && row["point"] == "opening-set").unwrap();
     let scale = row["scale"].as_f64().unwrap();
     assert!((f64::from(opening.read()) * scale - 40.0).abs() < 1e-9, "{row}");
 }
