@@ -88,7 +88,7 @@ fn an_agents_call_reaches_the_plant_through_the_same_gate() {
 
     let denied = agent.call("device", json!({ "device": "pump-1", "action": "start" }));
     assert_eq!(denied["isError"], true, "{denied}");
-    assert_eq!(denied["_meta"]["interlock/outcome"]["outcome"], "not_started", "{denied}");
+    assert_eq!(denied["_meta"]["interlock/outcome"]["ending"], "not_started", "{denied}");
     assert_eq!(Register::of(&daemon, "pump-1", "run").read(), 0);
     let rows = daemon.ask("evidence.query", json!({ "kind": "settled", "limit": 10 })).unwrap();
     assert!(

@@ -23,7 +23,7 @@ fn what_is_forbidden_asked_or_told_changes_nothing() {
     let run = Register::of(&daemon, "pump-2", "run");
     for sentence in [
         "不要启动二号泵",
-        "二号泵启动了吗",
+        "能不能启动二号泵",
         "他说启动二号泵",
         "如果水位高了就启动二号泵",
         "昨天启动二号泵",
@@ -35,6 +35,9 @@ fn what_is_forbidden_asked_or_told_changes_nothing() {
         assert_eq!(run.read(), 0, "{sentence}");
     }
     assert_eq!(daemon.cli(&["say", "不要启动二号泵"]).status.code(), Some(1));
+    // Asking whether it runs is a question that may be answered: it reads.
+    assert_eq!(daemon.say("二号泵启动了吗")["command"], "pump_status");
+    assert_eq!(run.read(), 0);
 }
 
 #[test]
