@@ -7,10 +7,13 @@
 #![forbid(unsafe_code)]
 
 pub mod closure;
+pub mod command;
+pub mod device;
 pub mod effect;
 pub mod event;
 pub mod gate;
 pub mod id;
+pub mod liveness;
 pub mod mediator;
 pub mod repair;
 pub mod request;

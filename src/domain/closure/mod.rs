@@ -79,6 +79,7 @@ pub fn loss_code(loss: &Loss) -> &'static str {
         Loss::Panicked(_) => "panicked",
         Loss::Stopped => "stopped",
         Loss::DaemonEnded => "daemon_ended",
+        Loss::Partial(_) => "partial",
     }
 }
 
@@ -92,6 +93,7 @@ fn unknown(loss: &Loss, way_out: WayOut, lang: Lang) -> String {
                 Loss::Panicked(_) => "the code that did it panicked",
                 Loss::Stopped => "it was stopped and did not say how far it had come",
                 Loss::DaemonEnded => "the daemon ended in the middle of it",
+                Loss::Partial(steps) => steps,
             };
             let then = match way_out {
                 WayOut::AskAgain => "it changes nothing, so it may be asked again",
@@ -109,6 +111,7 @@ fn unknown(loss: &Loss, way_out: WayOut, lang: Lang) -> String {
                 Loss::Panicked(_) => "执行它的代码异常退出",
                 Loss::Stopped => "被要求停止，且未说明进行到哪一步",
                 Loss::DaemonEnded => "守护进程在执行中途结束",
+                Loss::Partial(steps) => steps,
             };
             let then = match way_out {
                 WayOut::AskAgain => "该操作不改变任何东西，可以再问一次",

@@ -186,6 +186,24 @@ impl Tool {
         &self.definition.kind
     }
 
+    /// The weakest promise of all its calls: what is true whatever the input. For lists of tools, where there is no
+    /// input yet.
+    #[must_use]
+    pub fn weakest_contract(&self) -> Contract {
+        match &self.definition.kind {
+            Kind::ReadFile => (*self.contracts.read_file).clone(),
+            Kind::WriteFile => (*self.contracts.write_file).clone(),
+            Kind::Shell => (*self.contracts.shell).clone(),
+            Kind::Http => (*self.contracts.http_send).clone(),
+            Kind::Monitor(_) => (*self.contracts.monitor).clone(),
+            Kind::Device(_) => Contract::weakest(self.definition.name.as_str()),
+            Kind::Declared(declared) => {
+                let changing = declared.verbs.values().find(|verb| verb.contract.changes());
+                (*changing.unwrap_or(&declared.otherwise).contract).clone()
+            }
+        }
+    }
+
     /// The first way in which an output differs from the promised schema: (where, what is expected).
     #[must_use]
     pub fn output_breach(&self, output: &Value) -> Option<(String, String)> {

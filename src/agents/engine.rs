@@ -1,0 +1,510 @@
+//! The engine as this room sees it: a bounded inbox, and the words that go in and come out.
+//!
+//! Plain data and oneshots. The engine's own types stay behind it, so that the wire can change without the engine and
+//! the engine without the wire. When the inbox is full a new call is refused at once ("busy"); a cancellation waits
+//! for its place, because losing one would leave a call running that nobody wants.
+
+use std::sync::Arc;
+
+use interlock_domain::id::{CallId, QuestionId, RunId, TaskId, ToolName};
+use interlock_domain::time::Wall;
+use serde_json::{Value, json};
+use tokio::sync::{broadcast, mpsc, oneshot, watch};
+
+use crate::mcp::rpc::RpcError;
+
+/// Messages that a tool may have under way to its caller. A tool that is faster than its caller waits.
+pub const UPWARD_LEN_MAX: usize = 64;
+
+/// The way to the engine. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Engine {
+    /// Its inbox.
+    pub requests: mpsc::Sender<EngineRequest>,
+    /// What changes and is worth telling to clients that listen. A listener that is too slow misses some and is told
+    /// so, and then tells its client that everything may have changed.
+    pub news: broadcast::Sender<News>,
+    /// What there is beside tools.
+    pub offers: watch::Receiver<Offers>,
+}
+
+/// What the servers behind us offer beside tools. Only what is offered is announced, and only that is answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Offers {
+    /// `prompts/list` and `prompts/get`.
+    pub prompts: bool,
+    /// `resources/*`, with subscriptions.
+    pub resources: bool,
+    /// `completion/complete`.
+    pub completions: bool,
+}
+
+/// What this room asks of the engine. The engine answers each by its oneshot; a dropped oneshot means that the engine
+/// is stopping.
+#[derive(Debug)]
+pub enum EngineRequest {
+    /// The tools that a run can see, or that anybody of this surface can see when there is no run yet.
+    Tools {
+        /// For whom.
+        run: Option<RunId>,
+        /// Sorted by name.
+        reply: oneshot::Sender<Arc<[ToolView]>>,
+    },
+    /// A new run for what this asker wants.
+    OpenRun {
+        /// Who asks.
+        asker: Asker,
+        /// The run.
+        reply: oneshot::Sender<RunId>,
+    },
+    /// Nothing more will come in this run.
+    CloseRun(RunId),
+    /// One call.
+    Submit {
+        /// In which run.
+        run: RunId,
+        /// Of which tool.
+        tool: ToolName,
+        /// With which arguments: always an object.
+        args: Value,
+        /// Where the tool may send progress, log messages and questions of its own.
+        up: mpsc::Sender<Upward>,
+        /// What became of it at the door.
+        reply: oneshot::Sender<Result<Submitted, NotSubmitted>>,
+    },
+    /// Something for the servers behind us that is no call: prompts, resources, completion.
+    Relay {
+        /// `prompts/get`, `resources/read`, `resources/subscribe`, …
+        method: String,
+        /// Its parameters, without what belongs to the client's own connection.
+        params: Value,
+        /// Where progress, log messages and questions go.
+        up: mpsc::Sender<Upward>,
+        /// The answer. When its receiver is gone, nobody wants it any more.
+        reply: oneshot::Sender<Result<Value, RpcError>>,
+    },
+    /// A person's answer to a question.
+    Answer {
+        /// Which question.
+        question: QuestionId,
+        /// What the person said.
+        answer: Answer,
+        /// Who carried it, for the evidence: `mcp:<client>/<version>`.
+        by: String,
+    },
+    /// Nobody wants this call any more.
+    Cancel(CallId),
+    /// Nobody wants this background task any more: ask its worker to stop.
+    StopWorker(TaskId),
+}
+
+/// Who asks: the program at the other end, as it names itself. Nothing here is proven; it is for the evidence and for
+/// people.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Asker {
+    /// Its name, at most [`Asker::LEN_MAX`] characters.
+    pub name: String,
+    /// Its version, at most [`Asker::LEN_MAX`] characters.
+    pub version: String,
+}
+
+impl Asker {
+    /// Longest name or version that is kept: it is repeated in the evidence of every call.
+    pub const LEN_MAX: usize = 64;
+
+    /// From an `Implementation` object of the protocol; "unknown" where it does not say.
+    #[must_use]
+    pub fn read(implementation: &Value) -> Asker {
+        let text = |member: &str| {
+            let text: String =
+                implementation[member].as_str().unwrap_or("").chars().filter(|c| !c.is_control()).collect();
+            let kept: String = text.chars().take(Asker::LEN_MAX).collect();
+            if kept.is_empty() { "unknown".to_owned() } else { kept }
+        };
+        Asker { name: text("name"), version: text("version") }
+    }
+
+    /// As it stands in the evidence.
+    #[must_use]
+    pub fn label(&self) -> String {
+        format!("mcp:{}/{}", self.name, self.version)
+    }
+}
+
+/// One tool as clients see it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ToolView {
+    /// The name that callers write.
+    pub name: ToolName,
+    /// For people.
+    pub title: String,
+    /// For models.
+    pub description: String,
+    /// JSON Schema 2020-12 of the arguments.
+    pub input_schema: Value,
+    /// JSON Schema of the output of a done call, where there is one.
+    pub output_schema: Option<Value>,
+    /// MCP's four hints.
+    pub annotations: Value,
+    /// The contract record (`effects.md`, section 6).
+    pub contract: Value,
+    /// Whether a call of it may, or has to, become a task of the protocol.
+    pub tasks: TaskSupport,
+}
+
+/// Whether a call of a tool becomes a task of the protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TaskSupport {
+    /// Never. The default of the protocol.
+    Forbidden,
+    /// When the client knows tasks. A tool that starts a background worker.
+    Optional,
+    /// Only clients that know tasks can call it.
+    Required,
+}
+
+/// A call that was taken in.
+#[derive(Debug)]
+pub struct Submitted {
+    /// Its id.
+    pub call: CallId,
+    /// The question that a person has to answer before it starts.
+    pub question: Option<QuestionView>,
+    /// Its end. Dropped when the engine stops.
+    pub reply: oneshot::Receiver<ReplyView>,
+}
+
+/// Why a call was not taken in. Nothing happened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NotSubmitted {
+    /// No tool of that name exists.
+    NoSuchTool,
+    /// The arguments do not fit the input schema; which and why.
+    BadArguments(String),
+    /// Too much is under way.
+    Busy,
+    /// The daemon is stopping.
+    Stopping,
+}
+
+/// A question that waits for a person.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QuestionView {
+    /// Its id.
+    pub id: QuestionId,
+    /// What it is about.
+    pub kind: QuestionKind,
+    /// For an operator.
+    pub text_zh: String,
+    /// For an operator.
+    pub text_en: String,
+    /// When it expires, and then denies.
+    pub until: Wall,
+}
+
+/// What a question is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum QuestionKind {
+    /// The gate asks.
+    Permit,
+    /// A dangerous command waits for its confirmation.
+    Confirm,
+}
+
+impl QuestionKind {
+    /// As `ask list` writes it.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            QuestionKind::Permit => "permit",
+            QuestionKind::Confirm => "confirm",
+        }
+    }
+}
+
+/// What a person said.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Answer {
+    /// Go on.
+    Allow,
+    /// Do not.
+    Deny,
+}
+
+/// The end of a call.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ReplyView {
+    /// How it ended.
+    pub ending: Ending,
+    /// A short stable word: of the failure, of the loss, or of why it did not start.
+    pub code: String,
+    /// What the tool gave back.
+    pub output: Option<Output>,
+    /// One sentence for a person.
+    pub message: String,
+    /// The row of the evidence that settles it; none while a read's row is not written yet.
+    pub evidence: Option<u64>,
+    /// The background task that it started.
+    pub task: Option<TaskId>,
+}
+
+/// The four endings of `contracts.md`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending {
+    /// The effect is there.
+    Done,
+    /// The effect is not there, said with authority.
+    Failed,
+    /// Nobody can say.
+    Unknown,
+    /// It never started.
+    NotStarted,
+}
+
+impl Ending {
+    /// As it is written everywhere.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Ending::Done => "done",
+            Ending::Failed => "failed",
+            Ending::Unknown => "unknown",
+            Ending::NotStarted => "not_started",
+        }
+    }
+}
+
+/// What a tool gave back.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Output {
+    /// An object that fits the output schema.
+    Object(Value),
+    /// The result of another MCP server's tool, as that server wrote it.
+    Result(Value),
+    /// The protocol error of another MCP server, as that server wrote it.
+    Error(RpcError),
+}
+
+/// What a running tool sends to its caller.
+#[derive(Debug)]
+pub enum Upward {
+    /// How far it is. Dropped when the caller did not ask for progress.
+    Progress {
+        /// Grows with every message.
+        progress: f64,
+        /// What it grows to, where that is known.
+        total: Option<f64>,
+        /// For people.
+        message: Option<String>,
+    },
+    /// A log message: severity (RFC 5424 name), logger, payload.
+    Log {
+        /// Severity.
+        level: String,
+        /// Which part of the tool speaks.
+        logger: Option<String>,
+        /// The message.
+        data: Value,
+    },
+    /// From here on it works in the background: a client that knows tasks gets one now, any other waits.
+    Detached,
+    /// Requests to the client that must be answered before the tool can go on, all at once.
+    Ask {
+        /// What is asked, by a key of the tool's own.
+        asks: Vec<Ask>,
+        /// The answers by key, or why there are none.
+        reply: oneshot::Sender<Result<Vec<(String, Value)>, NotAsked>>,
+    },
+}
+
+/// One request to the client: `elicitation/create`, `sampling/createMessage` or `roots/list`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Ask {
+    /// Names the answer.
+    pub key: String,
+    /// The method.
+    pub method: String,
+    /// Its parameters.
+    pub params: Value,
+}
+
+/// Why the client did not answer.
+#[derive(Debug, Clone, PartialEq)]
+pub enum NotAsked {
+    /// It did not declare this capability.
+    NotDeclared(&'static str),
+    /// It answered with an error.
+    Refused(RpcError),
+    /// It did not come back in time, or is gone.
+    NoAnswer,
+}
+
+/// What the supervisor says of one worker.
+#[derive(Debug, Clone, PartialEq)]
+pub struct WorkerView {
+    /// The background task that it works for.
+    pub task: TaskId,
+    /// Its life.
+    pub generation: u32,
+    /// Where it stands.
+    pub state: WorkerState,
+    /// Why, in the words of `task list`; empty when there is nothing to say.
+    pub cause: String,
+    /// The age of its last beat, in milliseconds.
+    pub last_beat_ms: Option<u64>,
+    /// How far it says that it is.
+    pub progress: Option<u64>,
+    /// The row of the evidence that says so.
+    pub evidence: Option<u64>,
+    /// How it ended, once it has stopped by itself; none when it was stopped.
+    pub end: Option<ReplyView>,
+}
+
+impl WorkerView {
+    /// As `_meta["interlock/liveness"]` writes it.
+    #[must_use]
+    pub fn liveness(&self) -> Value {
+        json!({
+            "task": self.task.to_string(),
+            "state": self.state.as_str(),
+            "generation": self.generation,
+            "lastBeatMs": self.last_beat_ms,
+            "progress": self.progress,
+            "cause": self.cause,
+        })
+    }
+}
+
+/// The five states of a worker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WorkerState {
+    /// Gives signs of life.
+    Running,
+    /// Is there, and gives none.
+    Zombie,
+    /// Is gone, and did not say how it ended.
+    Dead,
+    /// Has ended, by itself or because it was told to.
+    Stopped,
+    /// Was cleared away.
+    Cleaned,
+}
+
+impl WorkerState {
+    /// As `task list` writes it.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            WorkerState::Running => "RUNNING",
+            WorkerState::Zombie => "ZOMBIE",
+            WorkerState::Dead => "DEAD",
+            WorkerState::Stopped => "STOPPED",
+            WorkerState::Cleaned => "CLEANED",
+        }
+    }
+}
+
+/// What changed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum News {
+    /// The list of tools.
+    ToolsChanged,
+    /// The list of prompts.
+    PromptsChanged,
+    /// The list of resources.
+    ResourcesChanged,
+    /// The resource with this address.
+    ResourceUpdated(String),
+}
+
+impl News {
+    /// What somebody who missed news has to take for changed.
+    pub const LISTS: [News; 3] = [News::ToolsChanged, News::PromptsChanged, News::ResourcesChanged];
+
+    /// The notification that tells it: its method, and the address of the resource that it is about.
+    #[must_use]
+    pub fn notification(&self) -> (&'static str, Option<&str>) {
+        match self {
+            News::ToolsChanged => ("notifications/tools/list_changed", None),
+            News::PromptsChanged => ("notifications/prompts/list_changed", None),
+            News::ResourcesChanged => ("notifications/resources/list_changed", None),
+            News::ResourceUpdated(uri) => ("notifications/resources/updated", Some(uri)),
+        }
+    }
+}
+
+impl Engine {
+    /// The tools that a run can see.
+    ///
+    /// # Errors
+    /// When the engine is stopping.
+    pub async fn tools(&self, run: Option<RunId>) -> Result<Arc<[ToolView]>, Stopping> {
+        let (reply, answer) = oneshot::channel();
+        self.requests.send(EngineRequest::Tools { run, reply }).await.map_err(|_| Stopping)?;
+        answer.await.map_err(|_| Stopping)
+    }
+
+    /// A new run.
+    ///
+    /// # Errors
+    /// When the engine is stopping.
+    pub async fn open_run(&self, asker: Asker) -> Result<RunId, Stopping> {
+        let (reply, answer) = oneshot::channel();
+        self.requests.send(EngineRequest::OpenRun { asker, reply }).await.map_err(|_| Stopping)?;
+        answer.await.map_err(|_| Stopping)
+    }
+
+    /// Hands a call in, if the engine has room for it now.
+    ///
+    /// # Errors
+    /// Why it was not taken in.
+    pub async fn submit(
+        &self,
+        run: RunId,
+        tool: ToolName,
+        args: Value,
+        up: mpsc::Sender<Upward>,
+    ) -> Result<Submitted, NotSubmitted> {
+        let (reply, answer) = oneshot::channel();
+        match self.requests.try_send(EngineRequest::Submit { run, tool, args, up, reply }) {
+            Ok(()) => answer.await.unwrap_or(Err(NotSubmitted::Stopping)),
+            Err(mpsc::error::TrySendError::Full(_)) => Err(NotSubmitted::Busy),
+            Err(mpsc::error::TrySendError::Closed(_)) => Err(NotSubmitted::Stopping),
+        }
+    }
+
+    /// Hands something on to the servers behind us.
+    ///
+    /// # Errors
+    /// When the engine has no room now, or is stopping.
+    pub fn relay(
+        &self,
+        method: &str,
+        params: Value,
+        up: mpsc::Sender<Upward>,
+    ) -> Result<oneshot::Receiver<Result<Value, RpcError>>, NotSubmitted> {
+        let (reply, answer) = oneshot::channel();
+        let request = EngineRequest::Relay { method: method.to_owned(), params, up, reply };
+        match self.requests.try_send(request) {
+            Ok(()) => Ok(answer),
+            Err(mpsc::error::TrySendError::Full(_)) => Err(NotSubmitted::Busy),
+            Err(mpsc::error::TrySendError::Closed(_)) => Err(NotSubmitted::Stopping),
+        }
+    }
+
+    /// What there is beside tools, now.
+    #[must_use]
+    pub fn offers(&self) -> Offers {
+        *self.offers.borrow()
+    }
+
+    /// Tells the engine something that needs no answer, and waits for a place in its inbox. Nothing is left to tell
+    /// an engine that has stopped.
+    pub async fn tell(&self, request: EngineRequest) {
+        let _stopped = self.requests.send(request).await;
+    }
+}
+
+/// The engine is stopping, or gone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stopping;

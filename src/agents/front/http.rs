@@ -1,0 +1,682 @@
+//! Streamable HTTP: `/mcp` on loopback, both eras on one path.
+//!
+//! POST carries one message. The modern era is known by its `_meta` or its version header and needs no session; the
+//! older one opens a session with `initialize`, may listen on GET, and ends with DELETE. A request is answered with
+//! plain JSON when the answer is there soon, else with an event stream.
+//!
+//! A page in a browser must not reach this: `Host` and `Origin` have to be loopback names, and a body has to call
+//! itself JSON, which a page cannot send across origins without asking first. Nobody is waited for without a bound:
+//! not for a head, not for a body, not for a reader.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::body::{Bytes, Incoming};
+use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
+use hyper::http::request::Parts;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use serde_json::{Map, Value, json};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, broadcast, watch};
+use tokio::task::JoinSet;
+use tokio::time::{interval, timeout};
+
+use crate::agents::ask::{self, Call, Resume};
+use crate::agents::core::{After, Core, Ctx, Out, Owner, stopping};
+use crate::agents::engine::{Asker, News};
+use crate::agents::front::body::{self, Body, CancelOnDrop, Events, Held, NotRead};
+use crate::agents::front::stream::{Start, Stream};
+use crate::agents::list;
+use crate::agents::session::{Cancel, NotEntered, Session, Sessions};
+use crate::mcp::era::{self, Era};
+use crate::mcp::header::{self as rules, Headers};
+use crate::mcp::rpc::{self, Message, Notification, RpcError, Unreadable};
+
+/// The one path that is served.
+pub const PATH: &str = "/mcp";
+
+/// Whoever can reach loopback: without a token there is no telling who it is. Ids of tasks are unguessable instead.
+pub const LOCAL: &str = "local";
+
+const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
+const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
+const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
+const BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
+
+/// Pause after the system refused a connection (no file descriptors, most often): trying again at once would only burn
+/// the processor.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// Event streams that one session may hold open.
+const READERS_MAX: usize = 8;
+
+/// Serves until told to stop, then lets answers in flight out.
+pub async fn serve(listener: TcpListener, core: Arc<Core>, mut stop: watch::Receiver<bool>) {
+    let settings = core.settings.clone();
+    let places = Arc::new(Semaphore::new(settings.connections_max));
+    let front = Arc::new(Http { sessions: Sessions::new(settings.sessions_max), core });
+    let mut news = front.core.engine.news.subscribe();
+    let mut tasks = front.core.tasks.news();
+    let mut connections = JoinSet::new();
+    let mut pause = interval(ACCEPT_PAUSE);
+    let mut is_heard = true;
+    loop {
+        while connections.try_join_next().is_some() {}
+        tokio::select! {
+            biased;
+            () = told(&mut stop) => break,
+            heard = news.recv(), if is_heard => match heard {
+                Ok(news) => front.tell(&[news]),
+                Err(broadcast::error::RecvError::Lagged(_)) => front.tell(&News::LISTS),
+                Err(broadcast::error::RecvError::Closed) => is_heard = false,
+            },
+            // Who missed something learns it by asking: a task says the same whenever it is asked.
+            Ok(record) = tasks.recv() => {
+                if let Some(session) = front.sessions.peek(&record.place) {
+                    session.broadcast.may(record.status_notification());
+                }
+            }
+            accepted = accept(&listener, &places) => match accepted {
+                Ok((socket, place)) => {
+                    let (front, stop) = (Arc::clone(&front), stop.clone());
+                    connections.spawn(async move {
+                        front.connection(socket, stop).await;
+                        drop(place);
+                    });
+                }
+                Err(why) => {
+                    tracing::warn!(error = %why, "mcp: a connection was not accepted");
+                    pause.reset();
+                    pause.tick().await;
+                }
+            },
+        }
+    }
+    drop(listener);
+    front.core.stop();
+    for session in front.sessions.all() {
+        session.broadcast.end();
+    }
+    let drained = async { while connections.join_next().await.is_some() {} };
+    if timeout(settings.drain_wait, drained).await.is_err() {
+        tracing::warn!("mcp: clients that did not finish in time were cut off");
+    }
+    for session in front.sessions.all() {
+        front.core.close(&session).await;
+    }
+}
+
+/// Waits until it is said. A sender that is gone means the same as one that says it.
+async fn told(stop: &mut watch::Receiver<bool>) {
+    let _gone = stop.wait_for(|said| *said).await.is_err();
+}
+
+/// The next connection, once there is a place for it.
+async fn accept(
+    listener: &TcpListener,
+    places: &Arc<Semaphore>,
+) -> std::io::Result<(TcpStream, tokio::sync::OwnedSemaphorePermit)> {
+    let place = Arc::clone(places).acquire_owned().await.map_err(std::io::Error::other)?;
+    let (socket, _peer) = listener.accept().await?;
+    Ok((socket, place))
+}
+
+/// The front.
+#[derive(Debug)]
+struct Http {
+    core: Arc<Core>,
+    sessions: Sessions,
+}
+
+impl Http {
+    async fn connection(self: Arc<Http>, socket: TcpStream, mut stop: watch::Receiver<bool>) {
+        // An answer is one small write: it should not wait for the client's acknowledgement of the one before.
+        if let Err(why) = socket.set_nodelay(true) {
+            tracing::debug!(error = %why, "mcp: a connection stays with Nagle's algorithm");
+        }
+        let front = Arc::clone(&self);
+        let service = service_fn(move |request| {
+            let front = Arc::clone(&front);
+            async move { Ok::<_, Infallible>(front.respond(request).await) }
+        });
+        let connection = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(self.core.settings.head_wait)
+            .max_buf_size(64 << 10)
+            .serve_connection(TokioIo::new(socket), service);
+        let mut connection = std::pin::pin!(connection);
+        let ended = tokio::select! {
+            ended = connection.as_mut() => ended,
+            () = told(&mut stop) => {
+                connection.as_mut().graceful_shutdown();
+                connection.await
+            }
+        };
+        if let Err(why) = ended {
+            tracing::debug!(error = %why, "mcp: a connection ended early");
+        }
+    }
+
+    fn tell(&self, news: &[News]) {
+        for session in self.sessions.all() {
+            for line in news.iter().filter_map(|news| session.told(news)) {
+                session.broadcast.may(line);
+            }
+        }
+    }
+
+    async fn respond(self: Arc<Http>, request: Request<Incoming>) -> Response<Body> {
+        let (parts, body) = request.into_parts();
+        if parts.uri.path() != PATH {
+            return empty(StatusCode::NOT_FOUND);
+        }
+        if let Err(why) = is_local(&parts.headers) {
+            return refusal(StatusCode::FORBIDDEN, &RpcError::new(rpc::INVALID_REQUEST, why));
+        }
+        match parts.method {
+            Method::POST => self.post(&parts, body).await,
+            Method::GET => self.get(&parts),
+            Method::DELETE => self.delete(&parts).await,
+            _ => with(empty(StatusCode::METHOD_NOT_ALLOWED), header::ALLOW, "GET, POST, DELETE"),
+        }
+    }
+
+    async fn post(self: &Arc<Http>, parts: &Parts, body: Incoming) -> Response<Body> {
+        if !is_json(&parts.headers) {
+            let error = RpcError::new(rpc::INVALID_REQUEST, "Content-Type has to be application/json");
+            return refusal(StatusCode::UNSUPPORTED_MEDIA_TYPE, &error);
+        }
+        if !accepts(&parts.headers, "application/json") || !accepts(&parts.headers, "text/event-stream") {
+            let message = "Accept has to list application/json and text/event-stream";
+            return refusal(StatusCode::NOT_ACCEPTABLE, &RpcError::new(rpc::INVALID_REQUEST, message));
+        }
+        let bytes = match body::read(body, rpc::MESSAGE_LEN_MAX, self.core.settings.body_wait).await {
+            Ok(bytes) => bytes,
+            Err(why) => return not_read(why),
+        };
+        let message = match rpc::read(&bytes) {
+            Ok(message) => message,
+            Err(unreadable) => return unreadable_answer(&unreadable),
+        };
+        drop(bytes);
+        let version = parts.headers.get(VERSION).map(|value| value.to_str().unwrap_or(""));
+        match choose(version, &message) {
+            Chosen::Modern => self.modern(parts, message).await,
+            Chosen::Legacy => self.legacy(parts, message).await,
+        }
+    }
+
+    async fn modern(self: &Arc<Http>, parts: &Parts, message: Message) -> Response<Body> {
+        let list: Vec<(&str, &[u8])> =
+            parts.headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect();
+        let headers = Headers(&list);
+        let request = match message {
+            Message::Request(request) => request,
+            // There is none that this era defines; a cancellation by id would let one client cancel another's call.
+            Message::Notification(Notification { method, .. }) => {
+                return match (headers.only("mcp-protocol-version"), headers.only("mcp-method")) {
+                    (Some(version), _) if version != era::MODERN => {
+                        refusal(StatusCode::BAD_REQUEST, &era::unsupported(version))
+                    }
+                    (_, Some(named)) if named != method => {
+                        let message = "Mcp-Method does not say the method of the body";
+                        refusal(StatusCode::BAD_REQUEST, &RpcError::new(rpc::HEADER_MISMATCH, message))
+                    }
+                    _ => empty(StatusCode::ACCEPTED),
+                };
+            }
+            Message::Response { .. } => {
+                let message = "this era has no requests to clients, hence no responses from them";
+                return refusal(StatusCode::BAD_REQUEST, &RpcError::new(rpc::INVALID_REQUEST, message));
+            }
+        };
+        let id = request.id.clone();
+        let refuse = |error: RpcError| {
+            let answer = Err(error);
+            let status = crate::agents::core::status(Era::Modern, &answer);
+            json_answer(status, rpc::response(&id, &answer))
+        };
+        let envelope = match rules::check(headers, &request) {
+            Ok(envelope) => envelope,
+            Err(error) => return refuse(error),
+        };
+        if request.method == "tools/call"
+            && let Err(error) = self.check_params(headers, &request.params).await
+        {
+            return refuse(error);
+        }
+        let stream = Stream::for_request();
+        let meta = era::meta(&request.params).cloned().unwrap_or_default();
+        let owner = Owner(LOCAL.into());
+        let (state, answers) = match ask::brought(&request.params) {
+            Ok(brought) => brought,
+            Err(error) => return refuse(error),
+        };
+        let cancel = match state {
+            Some(state) => {
+                let call = Call::of(&request.method, &request.params);
+                let resume = Resume { id: id.clone(), meta, answers, out: Out::Stream(Arc::clone(&stream)) };
+                match self.core.parked.resume(state, &owner, &call, resume) {
+                    Ok(cancel) => cancel,
+                    Err(error) => return refuse(error),
+                }
+            }
+            None => {
+                let cancel = Cancel::default();
+                let ctx = Ctx {
+                    era: Era::Modern,
+                    id: id.clone(),
+                    meta,
+                    answers,
+                    capabilities: envelope.capabilities,
+                    client: Asker::read(&envelope.client),
+                    owner,
+                    place: "http".into(),
+                    task: None,
+                    after: After::default(),
+                    session: None,
+                    cancel: cancel.clone(),
+                    out: Some(Out::Stream(Arc::clone(&stream))),
+                };
+                self.core.begin(request, ctx);
+                cancel
+            }
+        };
+        let guard = CancelOnDrop { cancel, stream: Arc::clone(&stream) };
+        let begun = timeout(self.core.settings.stream_after, stream.begun()).await;
+        match (begun, stream.start()) {
+            (Ok(()), Start::Answer(text, status)) => json_answer(status, text.to_string()),
+            (Ok(()), Start::NoAnswer) => empty(StatusCode::ACCEPTED),
+            (Ok(()) | Err(_), Start::Empty | Start::Messages | Start::Answer(..) | Start::NoAnswer) => {
+                events(Events::new(stream, None, 0, Some(Held::Cancel(guard))))
+            }
+        }
+    }
+
+    /// Checks the headers that a tool's input schema asks for.
+    async fn check_params(&self, headers: Headers<'_>, params: &Map<String, Value>) -> Result<(), RpcError> {
+        let nothing = Map::new();
+        let arguments = params.get("arguments").and_then(Value::as_object).unwrap_or(&nothing);
+        let tools = self.core.engine.tools(None).await.map_err(|_| stopping())?;
+        let name = params.get("name").and_then(Value::as_str);
+        match tools.iter().find(|tool| Some(tool.name.as_str()) == name) {
+            Some(tool) => rules::check_params(headers, &tool.input_schema, arguments),
+            None => Ok(()),
+        }
+    }
+
+    async fn legacy(self: &Arc<Http>, parts: &Parts, message: Message) -> Response<Body> {
+        if let Message::Request(request) = &message
+            && request.method == "initialize"
+        {
+            return self.initialize(parts, request).await;
+        }
+        let session = match self.session(&parts.headers) {
+            Ok(session) => session,
+            Err(answer) => return *answer,
+        };
+        let request = match message {
+            Message::Request(request) => request,
+            Message::Notification(notification) => {
+                session.notified(&notification);
+                return empty(StatusCode::ACCEPTED);
+            }
+            Message::Response { id, answer } => {
+                session.answered(&id, answer);
+                return empty(StatusCode::ACCEPTED);
+            }
+        };
+        let (stream, cancel) = (Stream::for_request(), Cancel::default());
+        if let Err(why) = session.calls.enter(&request.id, &cancel) {
+            return json_answer(200, rpc::response(&request.id, &Err(not_entered(why))));
+        }
+        let (id, of) = (request.id.clone(), Arc::clone(&session));
+        let ctx = Ctx {
+            era: Era::Legacy,
+            id: request.id.clone(),
+            meta: era::meta(&request.params).cloned().unwrap_or_default(),
+            answers: Map::new(),
+            capabilities: session.capabilities.clone(),
+            client: session.client.clone(),
+            owner: Owner(LOCAL.into()),
+            place: session.id.as_str().into(),
+            task: None,
+            after: After::new(move || of.calls.leave(&id)),
+            session: Some(Arc::clone(&session)),
+            cancel,
+            out: Some(Out::Stream(Arc::clone(&stream))),
+        };
+        self.core.begin(request, ctx);
+        // A client that loses its connection has not cancelled (2025-11-25, "Sending Messages", 6): the call goes on.
+        let begun = timeout(self.core.settings.stream_after, stream.begun()).await;
+        match (begun, stream.start()) {
+            (Ok(()), Start::Answer(text, status)) => json_answer(status, text.to_string()),
+            (Ok(()), Start::NoAnswer) => empty(StatusCode::ACCEPTED),
+            (Ok(()) | Err(_), Start::Empty | Start::Messages | Start::Answer(..) | Start::NoAnswer) => {
+                let number = session.keep_stream(&stream);
+                events(Events::new(stream, Some(number), 0, Some(Held::Reader(session.reader()))))
+            }
+        }
+    }
+
+    async fn initialize(&self, parts: &Parts, request: &rpc::Request) -> Response<Body> {
+        if parts.headers.contains_key(SESSION) {
+            let error = RpcError::new(rpc::INVALID_REQUEST, "this session is already initialized");
+            return json_answer(400, rpc::response(&request.id, &Err(error)));
+        }
+        let opened = open_session(&request.params)
+            .ok_or_else(|| RpcError::new(rpc::INTERNAL_ERROR, "the system has no randomness for the id of a session"));
+        let session = match opened {
+            Ok(session) => Arc::new(session),
+            Err(error) => return json_answer(500, rpc::response(&request.id, &Err(error))),
+        };
+        match self.sessions.add(Arc::clone(&session)) {
+            Ok(None) => {}
+            Ok(Some(evicted)) => self.core.close(&evicted).await,
+            Err(_) => {
+                let message = format!("all {} sessions are busy", self.core.settings.sessions_max);
+                return json_answer(503, rpc::response(&request.id, &Err(RpcError::new(rpc::BUSY, message))));
+            }
+        }
+        let answer = json_answer(
+            200,
+            rpc::response(&request.id, &Ok(list::initialize(session.version, self.core.engine.offers()))),
+        );
+        with(answer, SESSION, &session.id)
+    }
+
+    /// The session that the headers name, or what to say when they name none.
+    fn session(&self, headers: &HeaderMap) -> Result<Arc<Session>, Box<Response<Body>>> {
+        let Some(id) = headers.get(SESSION) else {
+            let message = "send initialize first, then its Mcp-Session-Id with every request";
+            let answer = refusal(StatusCode::BAD_REQUEST, &RpcError::new(rpc::INVALID_REQUEST, message));
+            return Err(Box::new(answer));
+        };
+        id.to_str().ok().and_then(|id| self.sessions.find(id)).ok_or_else(|| {
+            let error = RpcError::new(rpc::NO_SESSION, "no such session (any more): initialize again");
+            Box::new(refusal(StatusCode::NOT_FOUND, &error))
+        })
+    }
+
+    fn get(&self, parts: &Parts) -> Response<Body> {
+        if parts.headers.get(VERSION).is_some_and(|version| version == era::MODERN) {
+            return with(empty(StatusCode::METHOD_NOT_ALLOWED), header::ALLOW, "POST");
+        }
+        if !accepts(&parts.headers, "text/event-stream") {
+            let error = RpcError::new(rpc::INVALID_REQUEST, "Accept has to list text/event-stream");
+            return refusal(StatusCode::NOT_ACCEPTABLE, &error);
+        }
+        let session = match self.session(&parts.headers) {
+            Ok(session) => session,
+            Err(answer) => return *answer,
+        };
+        if session.readers() >= READERS_MAX {
+            let error = RpcError::new(rpc::BUSY, format!("this session has {READERS_MAX} streams open"));
+            return refusal(StatusCode::CONFLICT, &error);
+        }
+        let (number, from) = match parts.headers.get(LAST_EVENT) {
+            None => (0, 0),
+            Some(id) => match id.to_str().ok().and_then(body::resume_after) {
+                Some(named) => named,
+                None => {
+                    let error = RpcError::new(rpc::INVALID_REQUEST, "Last-Event-ID is none that this server gave out");
+                    return refusal(StatusCode::BAD_REQUEST, &error);
+                }
+            },
+        };
+        match session.stream(number) {
+            Some(stream) => {
+                let held = Held::Reader(session.reader());
+                events(Events::new(stream, Some(number), from, Some(held)))
+            }
+            None => {
+                let error = RpcError::new(rpc::INVALID_REQUEST, "this stream is not kept any more");
+                refusal(StatusCode::NOT_FOUND, &error)
+            }
+        }
+    }
+
+    async fn delete(&self, parts: &Parts) -> Response<Body> {
+        if parts.headers.get(VERSION).is_some_and(|version| version == era::MODERN) {
+            return with(empty(StatusCode::METHOD_NOT_ALLOWED), header::ALLOW, "POST");
+        }
+        match self.session(&parts.headers) {
+            Ok(session) => {
+                self.sessions.remove(&session.id);
+                self.core.close(&session).await;
+                empty(StatusCode::NO_CONTENT)
+            }
+            Err(answer) => *answer,
+        }
+    }
+}
+
+/// A session as `initialize` asks for it; none when the system has no randomness to give.
+#[must_use]
+pub fn open_session(params: &Map<String, Value>) -> Option<Session> {
+    let version = era::settle(params.get("protocolVersion").and_then(Value::as_str));
+    let capabilities = match params.get("capabilities") {
+        Some(capabilities @ Value::Object(_)) => capabilities.clone(),
+        _ => json!({}),
+    };
+    let client = Asker::read(params.get("clientInfo").unwrap_or(&Value::Null));
+    Some(Session::new(ask::token()?, client, capabilities, version))
+}
+
+/// What is said of a request that was not begun.
+#[must_use]
+pub fn not_entered(why: NotEntered) -> RpcError {
+    match why {
+        NotEntered::SameId => RpcError::new(rpc::INVALID_REQUEST, "a request with this id is in flight"),
+        NotEntered::TooMany => RpcError::new(rpc::BUSY, "too many requests of this client are in flight"),
+    }
+}
+
+enum Chosen {
+    Modern,
+    Legacy,
+}
+
+/// The era of a message. Only the modern one puts a revision into `_meta`; only the older one has `initialize`. A
+/// version header that nobody knows goes to the modern era, which has an answer that says what is served.
+fn choose(version: Option<&str>, message: &Message) -> Chosen {
+    let (is_initialize, names_version) = match message {
+        Message::Request(request) => (request.method == "initialize", era::names_a_version(&request.params)),
+        Message::Notification(notification) => (false, era::names_a_version(&notification.params)),
+        Message::Response { .. } => (false, false),
+    };
+    match version {
+        _ if names_version => Chosen::Modern,
+        Some(era::MODERN) => Chosen::Modern,
+        Some(version) if !era::LEGACY.contains(&version) && !is_initialize => Chosen::Modern,
+        Some(_) | None => Chosen::Legacy,
+    }
+}
+
+/// Whether the request was made to this machine by a program on it, as far as headers can say.
+fn is_local(headers: &HeaderMap) -> Result<(), &'static str> {
+    let mut hosts = headers.get_all(header::HOST).iter();
+    match (hosts.next(), hosts.next()) {
+        (Some(host), None) if host.to_str().is_ok_and(is_loopback) => {}
+        _ => return Err("Host is not a name of this machine's loopback"),
+    }
+    let mut origins = headers.get_all(header::ORIGIN).iter();
+    let is_local = origins.all(|origin| {
+        origin
+            .to_str()
+            .ok()
+            .and_then(|origin| origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://")))
+            .is_some_and(is_loopback)
+    });
+    if is_local { Ok(()) } else { Err("Origin is not a page of this machine") }
+}
+
+/// Whether `host` or `host:port` is a loopback name.
+fn is_loopback(authority: &str) -> bool {
+    let (host, port) = match authority.strip_prefix('[') {
+        Some(rest) => match rest.split_once(']') {
+            Some((host, "")) => (host, None),
+            Some((host, rest)) => (host, Some(rest.strip_prefix(':').unwrap_or("not a port"))),
+            None => return false,
+        },
+        None => match authority.split_once(':') {
+            Some((host, port)) => (host, Some(port)),
+            None => (authority, None),
+        },
+    };
+    let is_name = host.eq_ignore_ascii_case("localhost") || matches!(host, "127.0.0.1" | "::1");
+    is_name && port.is_none_or(|port| port.parse::<u16>().is_ok())
+}
+
+fn is_json(headers: &HeaderMap) -> bool {
+    headers
+        .get(header::CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok())
+        .and_then(|value| value.split(';').next())
+        .is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/json"))
+}
+
+/// Whether `Accept` allows a media type, by name, by its family, or by `*/*`. Weights are not read: both kinds have to
+/// be acceptable.
+fn accepts(headers: &HeaderMap, kind: &str) -> bool {
+    let family = kind.split('/').next().unwrap_or(kind);
+    headers
+        .get_all(header::ACCEPT)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .any(|range| {
+            let range = range.split(';').next().unwrap_or("").trim();
+            range == "*/*"
+                || range.eq_ignore_ascii_case(kind)
+                || range.strip_suffix("/*").is_some_and(|of| of.eq_ignore_ascii_case(family))
+        })
+}
+
+fn empty(status: StatusCode) -> Response<Body> {
+    let mut response = Response::new(Body::Empty);
+    *response.status_mut() = status;
+    response
+}
+
+fn with(mut response: Response<Body>, name: HeaderName, value: &str) -> Response<Body> {
+    if let Ok(value) = HeaderValue::from_str(value) {
+        response.headers_mut().insert(name, value);
+    }
+    response
+}
+
+fn json_answer(status: u16, text: String) -> Response<Body> {
+    let mut response = Response::new(Body::Full(Bytes::from(text)));
+    *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+/// An error about a message whose id is not known.
+fn refusal(status: StatusCode, error: &RpcError) -> Response<Body> {
+    json_answer(status.as_u16(), rpc::error_response(None, error))
+}
+
+fn unreadable_answer(unreadable: &Unreadable) -> Response<Body> {
+    json_answer(400, rpc::error_response(unreadable.id.as_ref(), &unreadable.error))
+}
+
+fn not_read(why: NotRead) -> Response<Body> {
+    let answer = match why {
+        NotRead::TooLong => refusal(StatusCode::PAYLOAD_TOO_LARGE, &rpc::too_long().error),
+        NotRead::TooSlow => {
+            let error = RpcError::new(rpc::PARSE_ERROR, "the body was not there in time");
+            refusal(StatusCode::REQUEST_TIMEOUT, &error)
+        }
+        NotRead::Broken => refusal(StatusCode::BAD_REQUEST, &RpcError::new(rpc::PARSE_ERROR, "the body broke off")),
+    };
+    // What is left of the body is not read, so nothing else can come on this connection.
+    with(answer, header::CONNECTION, "close")
+}
+
+fn events(events: Events) -> Response<Body> {
+    let mut response = Response::new(Body::Events(events));
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, no-transform"));
+    headers.insert(BUFFERING, HeaderValue::from_static("no"));
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_loopback_names_are_let_in() {
+        for (authority, is_in) in [
+            ("localhost", true),
+            ("localhost:8080", true),
+            ("LOCALHOST:1", true),
+            ("127.0.0.1", true),
+            ("127.0.0.1:80", true),
+            ("[::1]", true),
+            ("[::1]:80", true),
+            ("", false),
+            ("localhost:", false),
+            ("localhost:x", false),
+            ("localhost.evil.example", false),
+            ("evil.example", false),
+            ("evil.example:80", false),
+            ("127.0.0.1.evil.example", false),
+            ("127.0.0.2", false),
+            ("::1", false),
+            ("[::1", false),
+            ("[::1]x", false),
+            ("localhost/x", false),
+        ] {
+            assert_eq!(is_loopback(authority), is_in, "{authority}");
+        }
+    }
+
+    fn check_origin(headers: &[(&str, &str)], is_in: bool) {
+        let mut map = HeaderMap::new();
+        for (name, value) in headers {
+            map.append(HeaderName::from_bytes(name.as_bytes()).unwrap(), HeaderValue::from_str(value).unwrap());
+        }
+        assert_eq!(is_local(&map).is_ok(), is_in, "{headers:?}");
+    }
+
+    #[test]
+    fn a_page_from_elsewhere_is_not_let_in() {
+        let host = ("host", "127.0.0.1:9");
+        check_origin(&[host], true);
+        check_origin(&[host, ("origin", "http://localhost:3000")], true);
+        check_origin(&[host, ("origin", "https://127.0.0.1")], true);
+        check_origin(&[host, ("origin", "null")], false);
+        check_origin(&[host, ("origin", "http://evil.example")], false);
+        check_origin(&[host, ("origin", "file://localhost")], false);
+        check_origin(&[host, ("origin", "http://localhost"), ("origin", "http://evil.example")], false);
+        check_origin(&[], false);
+        check_origin(&[host, host], false);
+        check_origin(&[("host", "evil.example")], false);
+    }
+
+    #[test]
+    fn both_kinds_of_answer_have_to_be_acceptable() {
+        for (accept, json, events) in [
+            ("application/json, text/event-stream", true, true),
+            ("text/event-stream;q=0.9,application/json;q=1", true, true),
+            ("*/*", true, true),
+            ("application/*, text/*", true, true),
+            ("application/json", true, false),
+            ("text/html", false, false),
+            ("", false, false),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::ACCEPT, HeaderValue::from_str(accept).unwrap());
+            assert_eq!(accepts(&headers, "application/json"), json, "{accept}");
+            assert_eq!(accepts(&headers, "text/event-stream"), events, "{accept}");
+        }
+    }
+}

@@ -1,0 +1,6 @@
+//! The two transports: bytes in, bytes out. No MCP meaning beyond the choice of the era and the rules of the transport.
+
+pub mod body;
+pub mod http;
+pub mod stdio;
+pub mod stream;

@@ -1,0 +1,406 @@
+//! MCP as lines over any pair of byte streams: standard input and output, or a connection of the control socket.
+//!
+//! The first request that is understood decides the era of the whole connection. A line that is no message costs an
+//! error about that line and nothing else. The end of the input ends the session, after the answers in flight are
+//! out: a script may write its requests, close the pipe, and read.
+
+use std::sync::Arc;
+
+use serde_json::{Map, json};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::sync::{broadcast, mpsc};
+use tokio::time::timeout;
+
+use crate::agents::ask::{self, Call, Resume};
+use crate::agents::core::{After, Core, Ctx, Out, Owner};
+use crate::agents::engine::{Asker, News};
+use crate::agents::front::http;
+use crate::agents::list;
+use crate::agents::session::{Calls, Cancel, Session};
+use crate::agents::tasks::record::Record;
+use crate::mcp::era::{self, Era};
+use crate::mcp::rpc::{self, Message, Notification, Request, RpcError};
+
+/// Lines that may wait for a client that reads slowly. Then its requests wait, too.
+const LINES_MAX: usize = 64;
+
+/// Bytes that are read at once.
+const CHUNK_LEN: usize = 16 << 10;
+
+/// Serves one connection until its input ends or its output breaks.
+///
+/// # Errors
+/// When reading or writing fails; the session is over then, too.
+pub async fn serve<R, W>(reader: R, writer: W, core: Arc<Core>) -> std::io::Result<()>
+where
+    R: AsyncRead + Unpin,
+    W: AsyncWrite + Unpin,
+{
+    let (lines, written) = mpsc::channel(LINES_MAX);
+    let connection = Connection::new(Arc::clone(&core), lines)?;
+    let calls = Arc::clone(&connection.calls);
+    let mut writing = std::pin::pin!(write(written, writer));
+    let reading = std::pin::pin!(connection.read(reader));
+    let read = tokio::select! {
+        biased;
+        broken = writing.as_mut() => {
+            calls.cancel_all();
+            return broken;
+        }
+        read = reading => read,
+    };
+    // Those who still work hold the other ends; they were told to stop.
+    match timeout(core.settings.drain_wait, writing).await {
+        Ok(wrote) => read.and(wrote),
+        Err(_) => read,
+    }
+}
+
+async fn write<W: AsyncWrite + Unpin>(mut lines: mpsc::Receiver<String>, mut writer: W) -> std::io::Result<()> {
+    while let Some(mut line) = lines.recv().await {
+        line.push('\n');
+        writer.write_all(line.as_bytes()).await?;
+        if lines.is_empty() {
+            writer.flush().await?;
+        }
+    }
+    writer.flush().await
+}
+
+/// What the connection turned out to speak.
+#[derive(Debug)]
+enum Spoken {
+    Nothing,
+    Legacy(Arc<Session>),
+    Modern,
+}
+
+struct Connection {
+    core: Arc<Core>,
+    lines: mpsc::Sender<String>,
+    /// Names the connection.
+    place: Arc<str>,
+    calls: Arc<Calls>,
+    spoken: Spoken,
+    /// Every request in flight holds a clone; when all are gone the receiver says so.
+    alive: mpsc::Sender<()>,
+    idle: mpsc::Receiver<()>,
+}
+
+impl Connection {
+    fn new(core: Arc<Core>, lines: mpsc::Sender<String>) -> std::io::Result<Connection> {
+        let place = ask::token().ok_or_else(|| std::io::Error::other("the system has no randomness"))?;
+        let (alive, idle) = mpsc::channel(1);
+        Ok(Connection { core, lines, place: place.into(), calls: Arc::default(), spoken: Spoken::Nothing, alive, idle })
+    }
+
+    async fn read<R: AsyncRead + Unpin>(mut self, reader: R) -> std::io::Result<()> {
+        let mut input = Lines::new(reader);
+        let mut news = self.core.engine.news.subscribe();
+        let mut tasks = self.core.tasks.news();
+        let mut is_heard = true;
+        let ended = loop {
+            tokio::select! {
+                line = input.next() => match line {
+                    Ok(Some(Line::Whole(bytes))) => self.line(&bytes).await,
+                    Ok(Some(Line::TooLong)) => self.say(rpc::error_response(None, &rpc::too_long().error)).await,
+                    Ok(None) => break Ok(()),
+                    Err(why) => break Err(why),
+                },
+                // Who missed something learns it by asking: a task says the same whenever it is asked.
+                Ok(record) = tasks.recv() => self.task(&record),
+                heard = news.recv(), if is_heard => match heard {
+                    Ok(news) => self.tell(&[news]),
+                    Err(broadcast::error::RecvError::Lagged(_)) => self.tell(&News::LISTS),
+                    Err(broadcast::error::RecvError::Closed) => is_heard = false,
+                },
+            }
+        };
+        let Connection { core, calls, spoken, alive, mut idle, .. } = self;
+        drop(alive);
+        let drained = timeout(core.settings.drain_wait, idle.recv()).await.is_ok();
+        if !drained {
+            calls.cancel_all();
+        }
+        match spoken {
+            Spoken::Legacy(session) => core.close(&session).await,
+            Spoken::Nothing | Spoken::Modern => {}
+        }
+        ended
+    }
+
+    async fn say(&self, line: String) {
+        // Fails when the writer is gone; then the connection is over.
+        let _gone = self.lines.send(line).await;
+    }
+
+    fn tell(&self, news: &[News]) {
+        match &self.spoken {
+            Spoken::Legacy(session) => {
+                for line in news.iter().filter_map(|news| session.told(news)) {
+                    // Full means that the client does not read; it will list again sooner or later.
+                    let _full = self.lines.try_send(line);
+                }
+            }
+            Spoken::Nothing | Spoken::Modern => {}
+        }
+    }
+
+    fn task(&self, record: &Record) {
+        match self.spoken {
+            Spoken::Legacy(_) if record.place == self.place => {
+                // Full means that the client does not read; then it asks.
+                let _full = self.lines.try_send(record.status_notification());
+            }
+            Spoken::Legacy(_) | Spoken::Nothing | Spoken::Modern => {}
+        }
+    }
+
+    async fn line(&mut self, bytes: &[u8]) {
+        match rpc::read(bytes) {
+            Err(unreadable) => self.say(rpc::error_response(unreadable.id.as_ref(), &unreadable.error)).await,
+            Ok(Message::Request(request)) => {
+                let id = request.id.clone();
+                if let Err(error) = self.request(request).await {
+                    self.say(rpc::response(&id, &Err(error))).await;
+                }
+            }
+            Ok(Message::Notification(notification)) => self.notification(&notification),
+            Ok(Message::Response { id, answer }) => match &self.spoken {
+                Spoken::Legacy(session) => session.answered(&id, answer),
+                // The modern era has no requests to clients.
+                Spoken::Nothing | Spoken::Modern => {}
+            },
+        }
+    }
+
+    fn notification(&self, notification: &Notification) {
+        if notification.method == "notifications/cancelled" {
+            if let Some(id) = rpc::Id::named_by(notification.params.get("requestId")) {
+                self.calls.cancel(&id);
+            }
+        } else if let Spoken::Legacy(session) = &self.spoken {
+            session.notified(notification);
+        }
+    }
+
+    async fn request(&mut self, request: Request) -> Result<(), RpcError> {
+        match &self.spoken {
+            Spoken::Legacy(session) => {
+                if request.method == "initialize" {
+                    return Err(RpcError::new(rpc::INVALID_REQUEST, "this session is already initialized"));
+                }
+                let session = Arc::clone(session);
+                self.begin_legacy(request, session)
+            }
+            Spoken::Modern => self.begin_modern(request),
+            Spoken::Nothing if era::names_a_version(&request.params) || request.method == "server/discover" => {
+                self.begin_modern(request)?;
+                self.spoken = Spoken::Modern;
+                Ok(())
+            }
+            Spoken::Nothing if request.method == "initialize" => {
+                let session = http::open_session(&request.params)
+                    .ok_or_else(|| RpcError::new(rpc::INTERNAL_ERROR, "the system has no randomness"))?;
+                let result = list::initialize(session.version, self.core.engine.offers());
+                self.spoken = Spoken::Legacy(Arc::new(session));
+                self.say(rpc::response(&request.id, &Ok(result))).await;
+                Ok(())
+            }
+            Spoken::Nothing if request.method == "ping" => {
+                self.say(rpc::response(&request.id, &Ok(json!({})))).await;
+                Ok(())
+            }
+            Spoken::Nothing => {
+                let message = format!("send \"initialize\" first, or speak {} with its _meta", era::MODERN);
+                Err(RpcError::new(rpc::INVALID_REQUEST, message))
+            }
+        }
+    }
+
+    fn begin_legacy(&self, request: Request, session: Arc<Session>) -> Result<(), RpcError> {
+        let ctx = Ctx {
+            era: Era::Legacy,
+            id: request.id.clone(),
+            meta: era::meta(&request.params).cloned().unwrap_or_default(),
+            answers: Map::new(),
+            capabilities: session.capabilities.clone(),
+            client: session.client.clone(),
+            owner: Owner(http::LOCAL.into()),
+            place: Arc::clone(&self.place),
+            task: None,
+            after: After::default(),
+            session: Some(session),
+            cancel: Cancel::default(),
+            out: Some(Out::Lines(self.lines.clone())),
+        };
+        self.begin(request, ctx)
+    }
+
+    fn begin_modern(&self, request: Request) -> Result<(), RpcError> {
+        if request.method == "initialize" {
+            let message = format!("{} has no \"initialize\"", era::MODERN);
+            return Err(RpcError::new(rpc::METHOD_NOT_FOUND, message));
+        }
+        let envelope = era::envelope(&request.params)?;
+        let meta = era::meta(&request.params).cloned().unwrap_or_default();
+        let out = Out::Lines(self.lines.clone());
+        let (state, answers) = ask::brought(&request.params)?;
+        match state {
+            Some(state) => {
+                let call = Call::of(&request.method, &request.params);
+                let resume = Resume { id: request.id.clone(), meta, answers, out };
+                let cancel = self.core.parked.resume(state, &Owner(http::LOCAL.into()), &call, resume)?;
+                // The call is in flight under its new id, too. It leaves with the connection: an id that is used
+                // up costs one entry of a bounded table.
+                self.calls.enter(&request.id, &cancel).map_err(http::not_entered)
+            }
+            None => {
+                let ctx = Ctx {
+                    era: Era::Modern,
+                    id: request.id.clone(),
+                    meta,
+                    answers,
+                    capabilities: envelope.capabilities,
+                    client: Asker::read(&envelope.client),
+                    owner: Owner(http::LOCAL.into()),
+                    place: Arc::clone(&self.place),
+                    task: None,
+                    after: After::default(),
+                    session: None,
+                    cancel: Cancel::default(),
+                    out: Some(out),
+                };
+                self.begin(request, ctx)
+            }
+        }
+    }
+
+    /// Frees the id of a request, and its part in keeping the connection.
+    fn after(&self, request: &Request) -> After {
+        let (calls, id, alive) = (Arc::clone(&self.calls), request.id.clone(), self.alive.clone());
+        After::new(move || {
+            calls.leave(&id);
+            drop(alive);
+        })
+    }
+
+    fn begin(&self, request: Request, mut ctx: Ctx) -> Result<(), RpcError> {
+        match self.calls.enter(&request.id, &ctx.cancel) {
+            Ok(()) => {
+                ctx.after = self.after(&request);
+                self.core.begin(request, ctx);
+            }
+            Err(why) => ctx.refuse(http::not_entered(why)),
+        }
+        Ok(())
+    }
+}
+
+/// Lines of bounded length out of a byte stream.
+struct Lines<R> {
+    reader: R,
+    chunk: Box<[u8]>,
+    /// What of the chunk is not used yet.
+    unread: std::ops::Range<usize>,
+    line: Vec<u8>,
+    /// The line at hand is too long; the rest of it is thrown away.
+    is_too_long: bool,
+}
+
+enum Line {
+    Whole(Vec<u8>),
+    TooLong,
+}
+
+impl<R: AsyncRead + Unpin> Lines<R> {
+    fn new(reader: R) -> Lines<R> {
+        let chunk = vec![0; CHUNK_LEN].into_boxed_slice();
+        Lines { reader, chunk, unread: 0..0, line: Vec::new(), is_too_long: false }
+    }
+
+    /// The next line that is not blank; none at the end. A last line without its end counts. May be dropped and called
+    /// again without losing bytes.
+    async fn next(&mut self) -> std::io::Result<Option<Line>> {
+        loop {
+            let unread = &self.chunk[self.unread.clone()];
+            match unread.iter().position(|byte| *byte == b'\n') {
+                Some(len) => {
+                    let start = self.unread.start;
+                    self.take(start..start + len);
+                    self.unread.start = start + len + 1;
+                    if let Some(line) = self.finished() {
+                        return Ok(Some(line));
+                    }
+                }
+                None => {
+                    let rest = self.unread.clone();
+                    self.take(rest);
+                    self.unread = 0..0;
+                    let len = self.reader.read(&mut self.chunk).await?;
+                    if len == 0 {
+                        return Ok(self.finished());
+                    }
+                    self.unread = 0..len;
+                }
+            }
+        }
+    }
+
+    fn take(&mut self, range: std::ops::Range<usize>) {
+        // One byte more than a message may have, for the carriage return.
+        if self.line.len() + range.len() > rpc::MESSAGE_LEN_MAX + 1 {
+            self.is_too_long = true;
+            self.line = Vec::new();
+        }
+        if !self.is_too_long {
+            self.line.extend_from_slice(&self.chunk[range]);
+        }
+    }
+
+    fn finished(&mut self) -> Option<Line> {
+        let mut line = std::mem::take(&mut self.line);
+        if std::mem::take(&mut self.is_too_long) {
+            return Some(Line::TooLong);
+        }
+        if line.last() == Some(&b'\r') {
+            line.pop();
+        }
+        (!line.iter().all(u8::is_ascii_whitespace)).then_some(Line::Whole(line))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The lengths of the lines, 0 for one that is too long.
+    async fn lens(input: &[u8]) -> Vec<usize> {
+        let mut lines = Lines::new(input);
+        let mut lens = Vec::new();
+        while let Some(line) = lines.next().await.expect("a slice reads") {
+            lens.push(match line {
+                Line::Whole(bytes) => bytes.len(),
+                Line::TooLong => 0,
+            });
+        }
+        lens
+    }
+
+    #[tokio::test]
+    async fn lines_are_cut_at_their_ends_and_blank_ones_are_skipped() {
+        assert_eq!(lens(b"").await, [0; 0]);
+        assert_eq!(lens(b"\n\r\n  \n").await, [0; 0]);
+        assert_eq!(lens(b"ab\ncde\r\nf").await, [2, 3, 1]);
+    }
+
+    #[tokio::test]
+    async fn a_line_that_is_too_long_is_thrown_away_and_the_next_one_is_read() {
+        let max = rpc::MESSAGE_LEN_MAX;
+        for (len, counted) in [(max, max), (max + 2, 0), (3 * max, 0)] {
+            let mut input = vec![b'x'; len];
+            input.extend_from_slice(b"\nnext\n");
+            assert_eq!(lens(&input).await, [counted, 4], "{len}");
+        }
+    }
+}

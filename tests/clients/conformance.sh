@@ -1,0 +1,25 @@
+#!/bin/bash
+# The official conformance suite against a running server.
+# usage: DIR=… conformance.sh URL [SCENARIO…]      without scenarios: both revisions as they are required
+set -euo pipefail
+url=$1
+shift
+export PATH="$DIR/node/node_modules/.bin:$PATH"
+out=$DIR/conformance
+rm -rf "$out"
+mkdir -p "$out"
+failed=0
+if [ $# -eq 0 ]; then
+    for revision in 2025-11-25 2026-07-28; do
+        log=$out/$revision.log
+        conformance server --url "$url" --requirements "$revision" -o "$out/$revision" >"$log" 2>&1 || failed=1
+        echo "conformance $revision: $(tail -n 1 "$log")"
+    done
+else
+    for scenario in "$@"; do
+        log=$out/$scenario.log
+        conformance server --url "$url" --scenario "$scenario" -o "$out/$scenario" >"$log" 2>&1 || failed=1
+        echo "conformance $scenario: $(grep -E 'Passed|passed|Total' "$log" | tail -n 1)"
+    done
+fi
+exit $failed
