@@ -4,6 +4,7 @@
 //! question of the batch is open: the batch rule is a return type. A question leaves the line here and comes back
 //! here; an answer fits one (call, input, facts, epoch) and nothing else, and the first answer counts.
 
+pub mod check;
 mod danger;
 pub mod decide;
 pub mod docket;
