@@ -3,4 +3,3 @@
 pub mod evidence;
 pub mod liveness;
 pub mod startup;
-

@@ -8,9 +8,9 @@ use interlock_domain::effect::outcome::{Known, OpKey, WayOut};
 use interlock_domain::effect::report::{Failure, Loss};
 use interlock_domain::event::{Event, FoundBy};
 use interlock_domain::gate::docket::{Answer, Question, QuestionKind};
-use interlock_domain::gate::shown::shown;
 use interlock_domain::id::{CallId, QuestionId, ToolName};
 use interlock_domain::repair::Trace;
+use interlock_domain::request::shown::shown;
 use interlock_domain::request::why::{Lang, Why};
 use serde_json::{Value, json};
 
@@ -156,9 +156,9 @@ pub fn trace(recorded: &Recorded) -> Option<(CallId, Trace)> {
             answer: if to == "deny" { Answer::Deny } else { Answer::Allow },
             by: text("by").unwrap_or("somebody").to_owned(),
         },
-        "permitted" => Trace::Permitted {
-            protective: detail.get("protective").and_then(Value::as_bool).unwrap_or(false),
-        },
+        "permitted" => {
+            Trace::Permitted { protective: detail.get("protective").and_then(Value::as_bool).unwrap_or(false) }
+        }
         "intent" => Trace::Intent {
             op: OpKey(text("op").and_then(|op| op.parse().ok()).unwrap_or(call)),
             tool: ToolName::new(text("tool").unwrap_or("unknown")).ok()?,

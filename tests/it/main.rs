@@ -60,4 +60,3 @@ fn no_file_of_this_folder_is_forgotten() {
     }
     assert!(forgotten.is_empty(), "tests/it/main.rs has no `mod` line for {forgotten:?}: their tests never run");
 }
-

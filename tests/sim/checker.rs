@@ -366,7 +366,8 @@ impl Checker {
         };
         when(story.started || story.settled.is_some() || !story.requested, Law::Closure);
         let known = story.intent.is_some_and(|entry| entry.0 <= self.durable || !facts.changes);
-        when(!known && !(facts.protective && self.degraded && story.intent.is_some()), Law::Evidence);
+        let excepted = facts.protective && self.degraded && story.intent.is_some();
+        when(!known && !excepted, Law::Evidence);
         for other in &self.live {
             let other = &self.stories[other].facts;
             when(facts.shares_lane(other), Law::Lane);

@@ -32,7 +32,6 @@ use report::Report;
 #[must_use = "each declared intent is answered: journal it or refuse it"]
 pub struct Intent {
     ticket: Ticket,
-    op: OpKey,
 }
 
 impl Intent {
@@ -41,9 +40,8 @@ impl Intent {
     /// # Errors
     /// A refusal when the ledger cannot take responsibility for one more effect.
     pub fn declare(ticket: Ticket, ledger: &mut Ledger) -> Result<Intent, Refusal> {
-        let op = OpKey(ticket.id());
         match ledger.admit(ticket.nature(), ticket.protective()) {
-            Ok(()) => Ok(Intent { ticket, op }),
+            Ok(()) => Ok(Intent { ticket }),
             Err(why) => Err(ticket.refuse(why)),
         }
     }
@@ -62,7 +60,7 @@ impl Intent {
     /// The operation, the same for each attempt at it.
     #[must_use]
     pub fn op(&self) -> OpKey {
-        self.op
+        OpKey(self.id())
     }
 
     /// What is promised about it.
@@ -144,18 +142,18 @@ impl Journaled {
         if turn.call() != self.id() {
             return Err(self);
         }
-        let Journaled { intent: Intent { ticket, op }, at: _ } = self;
+        let Journaled { intent: Intent { ticket }, at: _ } = self;
         let wish = ticket.request().wish();
         let order = Order {
             call: ticket.id(),
-            op,
+            op: OpKey(ticket.id()),
             tool: Arc::clone(ticket.tool()),
             args: Arc::clone(wish.args.value()),
             facts: Arc::clone(&wish.facts),
             nature: Arc::clone(ticket.nature()),
             protective: ticket.protective(),
         };
-        Ok((order, Claim { ticket, op }))
+        Ok((order, Claim { ticket }))
     }
 
     /// Ends the call before its start.
@@ -226,7 +224,6 @@ impl Order {
 #[must_use = "each claim is concluded, by a report or by a deadline"]
 pub struct Claim {
     ticket: Ticket,
-    op: OpKey,
 }
 
 impl Claim {
@@ -252,7 +249,7 @@ impl Claim {
                 Known::Unknown { loss, way_out }
             }
         };
-        Outcome { ticket: self.ticket, op: self.op, known }
+        Outcome { ticket: self.ticket, known }
     }
 }
 
@@ -261,7 +258,6 @@ impl Claim {
 #[must_use = "an outcome is settled: hand it to closure"]
 pub struct Outcome {
     ticket: Ticket,
-    op: OpKey,
     known: Known,
 }
 
@@ -286,7 +282,7 @@ impl Outcome {
     /// The operation.
     #[must_use]
     pub fn op(&self) -> OpKey {
-        self.op
+        OpKey(self.id())
     }
 
     /// What the call was by nature.

@@ -100,7 +100,7 @@ pub fn decide(policy: &Policy, case: Case<'_>) -> Decision {
         };
     }
     let finding = match &case.nature.deed {
-        Deed::Shell { script } => shell::judge(policy, case, script),
+        Deed::Shell { script, cwd } => shell::judge(policy, case, script, cwd.as_deref()),
         Deed::Read { .. }
         | Deed::Write { .. }
         | Deed::Fetch { .. }

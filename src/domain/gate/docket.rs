@@ -14,7 +14,7 @@ use crate::time::Tick;
 
 use super::decide::{Case, Decision, Verdict, decide};
 use super::policy::Policy;
-use super::shown::shown;
+use crate::request::shown::shown;
 
 /// What a question is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -38,6 +38,11 @@ impl TextPattern {
         TextPattern { exact: parts(text), folded: parts(&text.to_lowercase()) }
     }
 
+    /// It matches more than one text.
+    pub(crate) fn varies(&self) -> bool {
+        self.exact.word_end || self.exact.parts.len() > 1
+    }
+
     pub(crate) fn matches(&self, text: &str) -> bool {
         self.exact.matches(text)
     }

@@ -52,11 +52,17 @@ const PROTECTED_TREES: &[&str] = &[
 /// Device files that swallow or show what is written, and nothing else.
 const HARMLESS_DEVICES: &[&str] = &["/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty", "/dev/zero", "/dev/full"];
 
+/// A device file that swallows or shows what is written, and nothing else.
+#[must_use]
+pub fn is_sink(path: &str) -> bool {
+    HARMLESS_DEVICES.contains(&path) || path.starts_with("/dev/fd/")
+}
+
 /// Why a write to this path is never a matter of the mode; `None` when it is. `own` are Interlock's own paths.
 #[must_use]
 pub fn protected(canonical: &str, own: &[String]) -> Option<&'static str> {
     let path = canonical.to_lowercase();
-    if HARMLESS_DEVICES.contains(&path.as_str()) || path.starts_with("/dev/fd/") {
+    if is_sink(&path) {
         return None;
     }
     if own.iter().any(|dir| within(&path, &dir.to_lowercase())) {

@@ -260,6 +260,16 @@ impl Rule {
         })
     }
 
+    /// The rule is for shell commands and holds for more than one text.
+    pub(crate) fn has_wildcard(&self) -> bool {
+        matches!(&self.matcher, Matcher::Bash(Some(pattern)) if pattern.varies())
+    }
+
+    /// The rule is about paths that are read or written.
+    pub(crate) fn is_about_paths(&self) -> bool {
+        matches!(self.matcher, Matcher::Read(_) | Matcher::Edit(_))
+    }
+
     /// The rule is about every command.
     pub(crate) fn covers_all_commands(&self) -> bool {
         matches!(self.matcher, Matcher::Everything | Matcher::Bash(None))

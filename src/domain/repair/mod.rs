@@ -11,8 +11,8 @@ use crate::effect::outcome::{Known, OpKey, WayOut, way_out};
 use crate::effect::report::Loss;
 use crate::event::Event;
 use crate::gate::docket::{Answer, QuestionKind};
-use crate::gate::shown::shown;
 use crate::id::{CallId, QuestionId, ToolName};
+use crate::request::shown::shown;
 use crate::request::why::Why;
 use crate::surface::contract::Contract;
 

@@ -6,6 +6,7 @@
 
 pub mod args;
 pub mod paths;
+pub mod shown;
 pub mod why;
 
 use std::sync::Arc;

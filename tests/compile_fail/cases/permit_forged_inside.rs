@@ -1,21 +1,21 @@
 // Nor can a room of the same package make a permit: the rooms are mounted here beside a thief.
 #![allow(dead_code, unused_imports)]
 
-#[path = "../../src/domain/closure/mod.rs"]
+#[path = "../../../src/domain/closure/mod.rs"]
 mod closure;
-#[path = "../../src/domain/effect/mod.rs"]
+#[path = "../../../src/domain/effect/mod.rs"]
 mod effect;
-#[path = "../../src/domain/gate/mod.rs"]
+#[path = "../../../src/domain/gate/mod.rs"]
 mod gate;
-#[path = "../../src/domain/id.rs"]
+#[path = "../../../src/domain/id.rs"]
 mod id;
-#[path = "../../src/domain/request/mod.rs"]
+#[path = "../../../src/domain/request/mod.rs"]
 mod request;
-#[path = "../../src/domain/schedule/mod.rs"]
+#[path = "../../../src/domain/schedule/mod.rs"]
 mod schedule;
-#[path = "../../src/domain/surface/mod.rs"]
+#[path = "../../../src/domain/surface/mod.rs"]
 mod surface;
-#[path = "../../src/domain/time.rs"]
+#[path = "../../../src/domain/time.rs"]
 mod time;
 
 mod thief {
