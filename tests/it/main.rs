@@ -5,20 +5,20 @@
 //! says so with [`skipped`] and returns: `cargo xtask test` lists those by name.
 #![cfg(test)]
 
-mod causes;
-mod remedies;
-mod supervision;
-mod watch;
 use std::fs::OpenOptions;
 use std::io::Write as _;
 use std::path::PathBuf;
 
+mod causes;
 mod daemon;
+mod evidence;
 mod mcp;
 mod plant;
+mod remedies;
 mod supervision;
 mod tools;
 mod unit_file;
+mod watch;
 
 /// Says that a test did not run, and why; the list is printed at the end of `cargo xtask test`.
 fn skipped(test: &str, why: &str) {
@@ -54,5 +54,3 @@ fn no_file_of_this_folder_is_forgotten() {
     }
     assert!(forgotten.is_empty(), "tests/it/main.rs has no `mod` line for {forgotten:?}: their tests never run");
 }
-
-mod evidence;
