@@ -113,14 +113,12 @@ async fn own(mut model: Model, mut inbox: mpsc::Receiver<Ask>) {
 async fn serve(listener: TcpListener, asks: mpsc::Sender<Ask>) {
     let seats = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let server = Server::new(listener);
-    let connected = |stream: TcpStream, peer: SocketAddr| {
+    let connected = |stream: TcpStream, _: SocketAddr| {
         let (seats, asks) = (Arc::clone(&seats), asks.clone());
         async move {
-            let seat = seats.try_acquire_owned().ok();
-            if seat.is_none() {
-                tracing::debug!(%peer, "simulator: all seats are taken");
-            }
-            Ok(seat.map(|seat| (Desk { asks, _seat: seat }, Vetted::new(stream))))
+            // Without a seat nobody else is let in: who comes waits in the listener's queue until somebody leaves.
+            let seat = seats.acquire_owned().await.map_err(io::Error::other)?;
+            Ok(Some((Desk { asks, _seat: seat }, Vetted::new(stream))))
         }
     };
     let ended = server.serve(&connected, |error| tracing::debug!(%error, "simulator: connection")).await;
