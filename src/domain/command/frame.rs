@@ -119,10 +119,10 @@ enum Piece {
     Slot(SlotKind),
 }
 
-/// A word of a phrase, or a value in it.
-#[derive(Clone, PartialEq)]
+/// A word of a phrase (its number among the drafts), or a value in it.
+#[derive(Clone, Copy, PartialEq)]
 enum Segment {
-    Word(String),
+    Word(u32),
     Slot(SlotKind),
 }
 
@@ -138,9 +138,9 @@ pub(super) fn compile(commands: &Commands, lexicon: &Lexicon, sounds: &Sounds) -
 }
 
 struct Builder {
-    drafts: BTreeMap<String, Draft>,
-    /// Words by their first character, for segmentation.
-    by_first: BTreeMap<char, Vec<Box<[char]>>>,
+    drafts: Vec<Draft>,
+    /// Words by their first character, for segmentation; the longest first.
+    by_first: BTreeMap<char, Vec<(Box<[char]>, u32)>>,
     names: Vec<String>,
     measures: Vec<u16>,
     attributes: BTreeSet<Concept>,
@@ -151,7 +151,7 @@ struct Builder {
 impl Builder {
     fn new(commands: &Commands, lexicon: &Lexicon) -> Builder {
         let mut builder = Builder {
-            drafts: BTreeMap::new(),
+            drafts: Vec::new(),
             by_first: BTreeMap::new(),
             names: vec!["ZONE".to_owned()],
             measures: vec![0],
@@ -188,7 +188,7 @@ impl Builder {
             }
         }
         for word in &lexicon.others {
-            if !builder.drafts.contains_key(word.as_str()) {
+            if builder.draft(word).means_nothing() {
                 let concept = builder.concept(word);
                 builder.draft(word).concepts.push(concept);
             }
@@ -197,7 +197,13 @@ impl Builder {
             let actions = names.iter().filter_map(|name| classes.get(name.as_str())).fold(0, |bits, n| bits | 1 << n);
             let parts: Vec<Concept> = names.iter().filter_map(|name| concepts.get(name.as_str())).copied().collect();
             let draft = builder.draft(word);
-            *draft = Draft { compound: true, actions, concepts: parts, ..Draft::default() };
+            *draft = Draft {
+                word: std::mem::take(&mut draft.word),
+                compound: true,
+                actions,
+                concepts: parts,
+                ..Draft::default()
+            };
         }
         for word in lexicon.filler.iter().chain(&lexicon.reason) {
             builder.draft(word).filler = true;
@@ -225,14 +231,25 @@ impl Builder {
     }
 
     fn draft(&mut self, word: &str) -> &mut Draft {
-        if !self.drafts.contains_key(word)
-            && let Some(first) = word.chars().next()
-        {
-            let words = self.by_first.entry(first).or_default();
-            words.push(word.chars().collect());
-            words.sort_by_key(|word| usize::MAX - word.len());
+        let chars: Box<[char]> = word.chars().collect();
+        let number = self.number(&chars);
+        &mut self.drafts[number as usize]
+    }
+
+    /// The number of this word, new or not.
+    fn number(&mut self, word: &[char]) -> u32 {
+        let Some(first) = word.first() else { return 0 };
+        let words = self.by_first.entry(*first).or_default();
+        let known = words.binary_search_by(|(other, _)| word.len().cmp(&other.len()).then_with(|| (**other).cmp(word)));
+        match known {
+            Ok(at) => words[at].1,
+            Err(at) => {
+                let number = u32::try_from(self.drafts.len()).unwrap_or(u32::MAX);
+                words.insert(at, (word.into(), number));
+                self.drafts.push(Draft { word: word.into(), ..Draft::default() });
+                number
+            }
         }
-        self.drafts.entry(word.to_owned()).or_default()
     }
 
     fn command(&mut self, number: u16, command: &Definition, frames: &mut Vec<Frame>) {
@@ -323,55 +340,49 @@ impl Builder {
     }
 
     fn segment_run(&mut self, run: &[char], into: &mut Vec<Segment>) {
-        const UNKNOWN: usize = 10;
+        const UNKNOWN: u32 = 10;
         let len = run.len();
-        // From the right: the least cost of what follows each place, and the length of the word that begins there.
-        let mut best = vec![(0_usize, 0_usize); len + 1];
+        // From the right: the least cost of what follows each place, and the length and number of the word there.
+        let mut best = vec![(0_u32, 0_usize, 0_u32); len + 1];
         for at in (0..len).rev() {
-            best[at] = (best[at + 1].0 + UNKNOWN, 0);
-            for word in self.by_first.get(&run[at]).into_iter().flatten() {
+            best[at] = (best[at + 1].0 + UNKNOWN, 0, 0);
+            for (word, number) in self.by_first.get(&run[at]).into_iter().flatten() {
                 if run[at..].starts_with(word) && best[at + word.len()].0 + 1 < best[at].0 {
-                    best[at] = (best[at + word.len()].0 + 1, word.len());
+                    best[at] = (best[at + word.len()].0 + 1, word.len(), *number);
                 }
             }
         }
         let mut at = 0;
-        let mut unknown = String::new();
-        let mut pending: Vec<Segment> = Vec::new();
         while at < len {
-            if best[at].1 == 0 {
-                unknown.push(run[at]);
-                at += 1;
+            let number = if best[at].1 == 0 {
+                let from = at;
+                while at < len && best[at].1 == 0 {
+                    at += 1;
+                }
+                let number = self.number(&run[from..at]);
+                if self.drafts[number as usize].means_nothing() {
+                    let name: String = run[from..at].iter().collect();
+                    let concept = self.concept(&name);
+                    self.drafts[number as usize].concepts.push(concept);
+                }
+                number
             } else {
-                if !unknown.is_empty() {
-                    pending.push(Segment::Word(std::mem::take(&mut unknown)));
-                }
-                pending.push(Segment::Word(run[at..at + best[at].1].iter().collect()));
-                at += best[at].1;
-            }
-        }
-        if !unknown.is_empty() {
-            pending.push(Segment::Word(unknown));
-        }
-        for segment in pending {
-            if let Segment::Word(word) = &segment {
-                if !self.drafts.contains_key(word) {
-                    let concept = self.concept(word);
-                    self.draft(word).concepts.push(concept);
-                }
-                self.draft(word).core = true;
-            }
-            into.push(segment);
+                let (_, taken, number) = best[at];
+                at += taken;
+                number
+            };
+            self.drafts[number as usize].core = true;
+            into.push(Segment::Word(number));
         }
     }
 
     /// What the words of a phrase are: its verb, and its things.
     fn hear(&self, phrase: &[Segment], risk: Risk) -> Heard {
         let mut heard = Heard::default();
-        let words: Vec<(&String, &Draft)> = phrase
+        let words: Vec<&Draft> = phrase
             .iter()
             .filter_map(|segment| match segment {
-                Segment::Word(word) => self.drafts.get_key_value(word),
+                Segment::Word(number) => self.drafts.get(*number as usize),
                 Segment::Slot(kind) => {
                     heard.zone |= *kind == SlotKind::Zone;
                     None
@@ -379,8 +390,8 @@ impl Builder {
             })
             .collect();
         let is_thing = |draft: &Draft| !draft.concepts.is_empty();
-        let verb_only = words.iter().any(|(_, draft)| draft.actions != 0 && (!is_thing(draft) || draft.compound));
-        for (_, draft) in words {
+        let verb_only = words.iter().any(|draft| draft.actions != 0 && (!is_thing(draft) || draft.compound));
+        for draft in words {
             if draft.compound {
                 heard.actions = meet(heard.actions, draft.actions);
                 heard.things.extend(draft.concepts.iter().map(|concept| vec![*concept]));

@@ -3,8 +3,6 @@
 //! Words are kept once, in pools; nothing is stored for each sentence that could be said. A word of the commands
 //! may be misheard, a synonym must be heard (nearly) as it is written: 抽水机 must not swallow 除湿机.
 
-use std::collections::BTreeMap;
-
 use super::sound::{NO_SYLLABLE, Sounds, Syllable};
 
 /// What a word can mean. Action classes are counted apart, see [`Word::actions`].
@@ -92,6 +90,7 @@ impl Postings {
 /// A word before it is pooled.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Draft {
+    pub(super) word: Box<[char]>,
     pub(super) core: bool,
     pub(super) compound: bool,
     pub(super) query: bool,
@@ -99,6 +98,13 @@ pub(super) struct Draft {
     pub(super) actions: u64,
     pub(super) concepts: Vec<Concept>,
     pub(super) zone: Option<u16>,
+}
+
+impl Draft {
+    /// Nobody has given it a meaning yet.
+    pub(super) fn means_nothing(&self) -> bool {
+        self.concepts.is_empty() && self.actions == 0 && !self.filler && !self.query && self.zone.is_none()
+    }
 }
 
 /// Syllables farther apart than this are not looked up for each other.
@@ -113,7 +119,7 @@ const ZONE_TWO_MAX: u8 = 32;
 const CORE_TWO_MAX: u8 = 72;
 
 impl Words {
-    pub(super) fn new(drafts: &BTreeMap<String, Draft>, sounds: &Sounds) -> Words {
+    pub(super) fn new(drafts: &[Draft], sounds: &Sounds) -> Words {
         let mut all = Words {
             words: Vec::with_capacity(drafts.len()),
             chars: Vec::new(),
@@ -127,10 +133,10 @@ impl Words {
             near_starts: Vec::new(),
         };
         let (mut core_first, mut other_first, mut core_second) = (Vec::new(), Vec::new(), Vec::new());
-        for (text, draft) in drafts {
+        for draft in drafts {
             let number = u32::try_from(all.words.len()).unwrap_or(u32::MAX);
             let start = u32::try_from(all.chars.len()).unwrap_or(u32::MAX);
-            let chars: Vec<char> = text.chars().collect();
+            let chars = &draft.word;
             let Ok(len) = u8::try_from(chars.len()) else { continue };
             let syllables: Vec<Syllable> = chars.iter().map(|ch| sounds.usual(*ch)).collect();
             let limit = match (draft.core, len) {
@@ -166,7 +172,7 @@ impl Words {
                 zone: draft.zone.unwrap_or(u16::MAX),
             });
             all.concepts.extend(draft.concepts.iter().take(usize::from(u8::MAX)));
-            all.chars.extend(chars);
+            all.chars.extend(chars.iter());
             all.sounds.extend(syllables);
         }
         let count = sounds.count();
