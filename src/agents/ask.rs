@@ -22,9 +22,9 @@ use crate::agents::tasks::record::Record;
 use crate::mcp::era::{self, Era, Kind};
 use crate::mcp::rpc::{self, Id, RpcError};
 
-/// How long an answer of the client is waited for. Longer than a question of the gate lives (120 s), so that the
-/// question's own end is what ends the wait.
-const ANSWER_WAIT: Duration = Duration::from_secs(150);
+/// How long an answer of the client is waited for: as long as a person may look at a form. A question of the gate ends
+/// by itself long before (120 s).
+const ANSWER_WAIT: Duration = Duration::from_secs(600);
 
 /// The same for a task, whose client may come by seldom.
 const TASK_ANSWER_WAIT: Duration = Duration::from_secs(3600);

@@ -174,7 +174,11 @@ impl Core {
     pub fn begin(self: &Arc<Core>, request: Request, ctx: Ctx) {
         let core = Arc::clone(self);
         let mut work = self.work.lock().unwrap_or_else(PoisonError::into_inner);
-        while work.try_join_next().is_some() {}
+        while let Some(ended) = work.try_join_next() {
+            if let Err(why) = ended {
+                tracing::error!(error = %why, "mcp: the work on a request broke");
+            }
+        }
         if work.len() >= self.settings.requests_max {
             drop(work);
             let busy = format!("{} requests are in flight", self.settings.requests_max);
