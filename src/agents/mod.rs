@@ -11,10 +11,12 @@
 pub mod ask;
 pub mod call;
 pub mod core;
+pub mod ctx;
 pub mod engine;
 pub mod front;
 pub mod list;
 pub mod listen;
 pub mod outcome;
+pub mod parked;
 pub mod session;
 pub mod tasks;
