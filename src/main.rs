@@ -1,3 +1,5 @@
 //! The binary: the library does everything.
 
-fn main() {}
+fn main() -> std::process::ExitCode {
+    interlock::cli::main()
+}

@@ -9,6 +9,7 @@
 //! sessions, the connections. A client that misbehaves loses its own message, stream or session, and nobody else's.
 
 pub mod ask;
+pub mod bridge;
 pub mod call;
 pub mod core;
 pub mod ctx;

@@ -6,6 +6,17 @@
 //! that rule.
 #![forbid(unsafe_code)]
 
+pub mod closure;
+pub mod command;
+pub mod device;
 pub mod effect;
+pub mod event;
+pub mod gate;
 pub mod id;
+pub mod liveness;
+pub mod mediator;
+pub mod repair;
+pub mod request;
+pub mod schedule;
+pub mod surface;
 pub mod time;

@@ -1,1 +1,78 @@
-fn main() {}
+//! Sets a fresh machine up, builds, runs and tests: `cargo xtask run`, `cargo xtask test`.
+//!
+//! Only std: this is the first thing that is compiled on a machine that has nothing yet. It prints each thing that it
+//! is about to change on the machine, changes nothing that is already there, and needs no network when all is there.
+//! It must never turn something that is missing into a green result: what a test skipped is listed at the end, by
+//! name and with the reason.
+
+mod machine;
+mod steps;
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Exit codes as the `interlock` command line uses them.
+const USAGE: u8 = 64;
+
+const HELP: &str = "\
+cargo xtask run [ARGUMENTS…]   set the machine up, build a release, start `interlock run ARGUMENTS…`
+cargo xtask test [NAME…]       set the machine up, then all checks; with names, only the steps that are called so
+cargo xtask setup              only set the machine up, for building and for testing";
+
+/// Where the tree and its build products lie.
+pub(crate) struct Places {
+    /// The root of the work tree.
+    root: PathBuf,
+    /// Cargo's target directory of this very build.
+    target: PathBuf,
+}
+
+impl Places {
+    fn find() -> Result<Places, String> {
+        let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let root = here.ancestors().nth(2).ok_or("the work tree is not where it was when this was built")?;
+        // `<target>/debug/xtask`: asking our own path is right for each way in which a target directory can be set.
+        let exe = env::current_exe().map_err(|e| format!("path of this program: {e}"))?;
+        let target = exe.ancestors().nth(2).ok_or("this program does not lie in a target directory")?;
+        Ok(Places { root: root.to_path_buf(), target: target.to_path_buf() })
+    }
+}
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = env::args().skip(1).collect();
+    let (verb, rest) = match arguments.split_first() {
+        Some((verb, rest)) => (verb.as_str(), rest),
+        None => ("", &[][..]),
+    };
+    let ended = Places::find().and_then(|places| match verb {
+        "run" => run(&places, rest),
+        "test" => steps::test(&places, rest),
+        "setup" => machine::for_building().and_then(|()| machine::for_testing(&places).map(|_| ExitCode::SUCCESS)),
+        "help" | "--help" | "-h" => {
+            println!("{HELP}");
+            Ok(ExitCode::SUCCESS)
+        }
+        _ => {
+            eprintln!("{HELP}");
+            Ok(ExitCode::from(USAGE))
+        }
+    });
+    ended.unwrap_or_else(|why| {
+        eprintln!("error: {why}");
+        ExitCode::FAILURE
+    })
+}
+
+fn run(places: &Places, arguments: &[String]) -> Result<ExitCode, String> {
+    use std::os::unix::process::CommandExt;
+    machine::for_building()?;
+    let built = steps::cargo(places, &["build", "--release", "--bin", "interlock"])?;
+    if !built {
+        return Ok(ExitCode::FAILURE);
+    }
+    let binary = places.target.join("release/interlock");
+    // Replaces this process, so that Ctrl-C and SIGTERM reach the daemon and nobody else.
+    let why = std::process::Command::new(&binary).arg("run").args(arguments).exec();
+    Err(format!("{}: {why}", binary.display()))
+}

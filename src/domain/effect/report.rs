@@ -38,4 +38,6 @@ pub enum Loss {
     Stopped,
     /// The daemon ended between the intent and the outcome.
     DaemonEnded,
+    /// Some of its steps are there and a later one is not, or may not be; the text says which.
+    Partial(String),
 }

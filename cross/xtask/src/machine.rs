@@ -1,0 +1,119 @@
+//! What must be on the machine, and how it gets there.
+//!
+//! Each thing is looked for first and fetched only when it is missing, by the machine's own package tools, at the
+//! versions that are pinned in the tree. Nothing here touches a file outside the target directory, except what
+//! Debian's package manager installs.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::Places;
+
+/// The independent clients that the tests talk to us with, pinned.
+const CLIENTS: &str = include_str!("../../python-clients.txt");
+
+/// A program, the Debian packages that bring it, and what it is for.
+struct Need {
+    program: &'static str,
+    probe: &'static [&'static str],
+    packages: &'static [&'static str],
+    reason: &'static str,
+}
+
+const COMPILER: Need = Need {
+    program: "cc",
+    probe: &["--version"],
+    packages: &["gcc", "libc6-dev"],
+    reason: "compiles the bundled SQLite and the TLS primitives",
+};
+
+const PYTHON: Need = Need {
+    program: "python3",
+    probe: &["-c", "import venv, ensurepip"],
+    packages: &["python3", "python3-venv"],
+    reason: "runs the independent Modbus and MCP clients of the tests",
+};
+
+const UNIT_CHECKER: Need =
+    Need { program: "systemd-analyze", probe: &["--version"], packages: &["systemd"], reason: "checks the unit file" };
+
+/// What a build needs.
+pub(crate) fn for_building() -> Result<(), String> {
+    bring(&[COMPILER])
+}
+
+/// What the tests need besides; gives back the Python interpreter that has the clients.
+pub(crate) fn for_testing(places: &Places) -> Result<PathBuf, String> {
+    bring(&[PYTHON, UNIT_CHECKER])?;
+    clients(&places.target.join("clients"))
+}
+
+fn bring(needs: &[Need]) -> Result<(), String> {
+    let missing: Vec<&Need> = needs.iter().filter(|need| !answers(need.program, need.probe)).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    for need in &missing {
+        println!("set-up: {} is missing ({}); installing {}", need.program, need.reason, need.packages.join(" "));
+    }
+    let packages: Vec<&str> = missing.iter().flat_map(|need| need.packages.iter().copied()).collect();
+    let by_hand = format!("as root: apt-get update && apt-get install -y {}", packages.join(" "));
+    if !we_are_root() {
+        return Err(format!("not root, so nothing was installed\nhint: {by_hand}"));
+    }
+    must(apt().arg("update"), &by_hand)?;
+    must(apt().args(["install", "-y", "--no-install-recommends"]).args(&packages), &by_hand)?;
+    match missing.iter().find(|need| !answers(need.program, need.probe)) {
+        None => Ok(()),
+        Some(need) => Err(format!("{} is still missing after its packages were installed", need.program)),
+    }
+}
+
+fn apt() -> Command {
+    let mut apt = Command::new("apt-get");
+    apt.env("DEBIAN_FRONTEND", "noninteractive").stdin(Stdio::null());
+    apt
+}
+
+/// A virtual environment with the pinned clients. The stamp is written last: a half-made one is made again.
+fn clients(place: &Path) -> Result<PathBuf, String> {
+    let python = place.join("bin/python");
+    let stamp = place.join("made-from.txt");
+    if fs::read_to_string(&stamp).is_ok_and(|made_from| made_from == CLIENTS) && python.exists() {
+        return Ok(python);
+    }
+    println!("set-up: making a Python environment with the test clients in {}", place.display());
+    let hint = "the tests need a package index once; later runs use what is there";
+    must(Command::new("python3").args(["-m", "venv", "--clear"]).arg(place), hint)?;
+    let pins: Vec<&str> = CLIENTS.lines().filter(|line| !line.starts_with('#') && !line.is_empty()).collect();
+    let mut pip = Command::new(&python);
+    pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input"]).args(pins);
+    must(&mut pip, hint)?;
+    fs::write(&stamp, CLIENTS).map_err(|e| format!("{}: {e}", stamp.display()))?;
+    Ok(python)
+}
+
+fn answers(program: &str, arguments: &[&str]) -> bool {
+    let quiet =
+        Command::new(program).args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    quiet.is_ok_and(|status| status.success())
+}
+
+fn must(command: &mut Command, hint: &str) -> Result<(), String> {
+    let shown = format!("{command:?}").replace('"', "");
+    println!("set-up: {shown}");
+    match command.stdin(Stdio::null()).status() {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(format!("{shown}: {status}\nhint: {hint}")),
+        Err(e) => Err(format!("{shown}: {e}\nhint: {hint}")),
+    }
+}
+
+fn we_are_root() -> bool {
+    // The second number is the effective user.
+    fs::read_to_string("/proc/self/status").is_ok_and(|status| {
+        let line = status.lines().find_map(|line| line.strip_prefix("Uid:"));
+        line.and_then(|ids| ids.split_whitespace().nth(1)) == Some("0")
+    })
+}

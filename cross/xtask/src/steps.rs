@@ -1,0 +1,131 @@
+//! The steps of `cargo xtask test`, one after the other, each with its time and its verdict.
+//!
+//! A step that fails does not keep the others from running: one run tells everything that is wrong. What the tests
+//! skipped is collected from a file that they append to (`INTERLOCK_TEST_SKIPS`), because the test runner hides what
+//! a passing test prints.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::{Places, machine};
+
+/// The packages of the workspace that may have tests of their own.
+const PACKAGES: [&str; 3] = [".", "src/domain", "cross/xtask"];
+
+struct Step {
+    name: String,
+    cargo: Vec<&'static str>,
+    target: Option<String>,
+}
+
+struct Ended {
+    name: String,
+    passed: bool,
+    took: Duration,
+}
+
+/// Runs cargo in the work tree with this build's target directory; says whether it succeeded.
+pub(crate) fn cargo(places: &Places, arguments: &[&str]) -> Result<bool, String> {
+    let status = cargo_command(places).args(arguments).status();
+    status.map(|status| status.success()).map_err(|e| format!("cargo {}: {e}", arguments.join(" ")))
+}
+
+fn cargo_command(places: &Places) -> Command {
+    // Cargo tells us which one it is, so that `cargo +TOOLCHAIN xtask` stays with its toolchain.
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.current_dir(&places.root).env("CARGO_TARGET_DIR", &places.target).stdin(Stdio::null());
+    cargo
+}
+
+/// All checks, or those whose names are given.
+pub(crate) fn test(places: &Places, only: &[String]) -> Result<ExitCode, String> {
+    let steps = all_steps(&places.root)?;
+    if let Some(unknown) = only.iter().find(|name| !steps.iter().any(|step| step.name == **name)) {
+        let names: Vec<&str> = steps.iter().map(|step| step.name.as_str()).collect();
+        return Err(format!("no step is called {unknown}\nhint: the steps are {}", names.join(", ")));
+    }
+    machine::for_building()?;
+    let started = Instant::now();
+    let mut ended = Vec::new();
+    let python = match machine::for_testing(places) {
+        Ok(python) => Some(python),
+        Err(why) => {
+            // The rest is still worth knowing; the verdict is red all the same.
+            eprintln!("error: {why}");
+            ended.push(Ended { name: "set-up".to_owned(), passed: false, took: started.elapsed() });
+            None
+        }
+    };
+    let skips = places.target.join("skipped-tests.txt");
+    fs::write(&skips, "").map_err(|e| format!("{}: {e}", skips.display()))?;
+
+    for step in steps.iter().filter(|step| only.is_empty() || only.contains(&step.name)) {
+        println!("\n=== {}", step.name);
+        let mut command = cargo_command(places);
+        command.args(&step.cargo).args(&step.target).env("INTERLOCK_TEST_SKIPS", &skips);
+        if let Some(python) = &python {
+            command.env("INTERLOCK_TEST_PYTHON", python);
+        }
+        if step.name == "docs" {
+            command.env("RUSTDOCFLAGS", "-D warnings");
+        }
+        let before = Instant::now();
+        let status = command.status().map_err(|e| format!("cargo: {e}"))?;
+        ended.push(Ended { name: step.name.clone(), passed: status.success(), took: before.elapsed() });
+    }
+    Ok(summary(&ended, &skips, started.elapsed()))
+}
+
+fn all_steps(root: &Path) -> Result<Vec<Step>, String> {
+    let plain =
+        |name: &str, cargo: &[&'static str]| Step { name: name.to_owned(), cargo: cargo.to_vec(), target: None };
+    let mut steps = vec![
+        plain("format", &["fmt", "--all", "--", "--check"]),
+        plain("lint", &["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"]),
+        plain("docs", &["doc", "--workspace", "--no-deps", "--document-private-items", "--quiet"]),
+        plain("build-tests", &["test", "--workspace", "--no-run", "--quiet"]),
+        plain("unit", &["test", "--workspace", "--lib", "--bins", "--no-fail-fast"]),
+    ];
+    for target in test_targets(root)? {
+        // The whole workspace each time: another selection of packages is another selection of features to build.
+        let cargo = vec!["test", "--workspace", "--no-fail-fast", "--test"];
+        steps.push(Step { name: target.clone(), cargo, target: Some(target) });
+    }
+    steps.push(plain("doc-tests", &["test", "--workspace", "--doc"]));
+    Ok(steps)
+}
+
+/// Found on the disk, so that a new `tests/NAME.rs` or `tests/NAME/main.rs` cannot be forgotten here.
+fn test_targets(root: &Path) -> Result<BTreeSet<String>, String> {
+    let mut targets = BTreeSet::new();
+    for package in PACKAGES {
+        let Ok(entries) = fs::read_dir(root.join(package).join("tests")) else { continue };
+        for entry in entries {
+            let path = entry.map_err(|e| format!("{package}/tests: {e}"))?.path();
+            let is_target = path.extension().is_some_and(|e| e == "rs") || path.join("main.rs").exists();
+            if let Some(stem) = path.file_stem().filter(|_| is_target) {
+                targets.insert(stem.to_string_lossy().into_owned());
+            }
+        }
+    }
+    Ok(targets)
+}
+
+fn summary(ended: &[Ended], skips: &Path, took: Duration) -> ExitCode {
+    println!("\n=== summary");
+    for step in ended {
+        let verdict = if step.passed { "passed" } else { "FAILED" };
+        println!("{verdict}  {:>6.1} s  {}", step.took.as_secs_f64(), step.name);
+    }
+    let skipped = fs::read_to_string(skips).unwrap_or_default();
+    let skipped: BTreeSet<&str> = skipped.lines().collect();
+    for line in &skipped {
+        println!("skipped            {line}");
+    }
+    let failed = ended.iter().filter(|step| !step.passed).count();
+    println!("{} steps, {failed} failed, {} tests skipped, {:.1} s", ended.len(), skipped.len(), took.as_secs_f64());
+    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}

@@ -1,0 +1,395 @@
+//! The only place that constructs everything, and the only start and stop order.
+//!
+//! Start: signals, lock and log, state, supervisor, runtime, plant, tools, mediator, listener, surfaces, READY. Stop:
+//! STOPPING, surfaces stop accepting, workers are asked to stop, the mediator settles or abandons, the log flushes.
+
+mod commands;
+mod reload;
+mod surface;
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use interlock_domain::id::{BatchId, QuestionId, TaskId};
+use interlock_domain::liveness::judge::Limits;
+use interlock_domain::repair;
+use serde_json::{Value, json};
+use thiserror::Error;
+use tokio::sync::{mpsc, watch};
+
+use crate::agents::bridge::{bridge, watch_workers};
+use crate::agents::core::{Core, Settings as McpSettings};
+use crate::config::{self, Config, ConfigError, Tier};
+use crate::control::{self, Context};
+use crate::engine::handle::Mediator;
+use crate::engine::keeper;
+use crate::engine::listener::Listener;
+use crate::engine::log::Log;
+use crate::engine::mediator::{Owner, Parts};
+use crate::engine::own::Own;
+use crate::engine::supervisor::{self, Supervisor, Vital, Watchdog};
+use crate::engine::tasks::{self, Tasks};
+use crate::plant;
+use crate::record::event::trace;
+use crate::store::error::StoreError;
+use crate::store::state::State;
+use crate::store::{self, Store};
+use crate::sys::notify::{self, Notifier};
+use crate::sys::signal::{Signal, Signals};
+use crate::sys::{clock, family, machine};
+
+pub use commands::{CommandSet, load as load_commands};
+
+/// Threads of the runtime: the box has few cores, and everything that may block has threads of its own.
+const RUNTIME_THREADS: usize = 2;
+
+/// Threads for file work and DNS; a flood of reads waits instead of making threads.
+const BLOCKING_THREADS: usize = 16;
+
+/// Task numbers set aside at each start. A task number is never used again, also not after a crash.
+const TASKS_ASIDE: u64 = 16;
+
+/// Where the daemon's things are.
+#[derive(Debug, Clone)]
+pub struct Places {
+    /// The configuration; `None` for the embedded default.
+    pub config: Option<PathBuf>,
+    /// The state directory.
+    pub state: PathBuf,
+    /// The control socket.
+    pub socket: PathBuf,
+}
+
+/// Why there is no daemon.
+#[derive(Debug, Error)]
+pub enum BootError {
+    /// The configuration is wrong.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The state directory cannot be used.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The control socket cannot be made.
+    #[error("socket {}: {error}", path.display())]
+    Socket {
+        /// The socket.
+        path: PathBuf,
+        /// What the system says.
+        error: std::io::Error,
+    },
+    /// A port cannot be had.
+    #[error("{what} cannot listen on {address}: {error}")]
+    Listen {
+        /// Who wanted it.
+        what: &'static str,
+        /// The address.
+        address: SocketAddr,
+        /// What the system says.
+        error: std::io::Error,
+    },
+    /// The environment that the service manager gave is wrong.
+    #[error("{0}")]
+    Environment(String),
+    /// Anything else.
+    #[error("{0:#}")]
+    Other(#[from] anyhow::Error),
+}
+
+/// How many devices a configuration gives, and whether they are those of the embedded plant.
+///
+/// # Errors
+/// When the embedded plant is wrong.
+pub fn devices(config: &Config) -> Result<(usize, bool), ConfigError> {
+    if !config.devices.is_empty() {
+        return Ok((config.devices.len(), false));
+    }
+    let (_, devices) = plant::model::Model::parse(plant::BUILT_IN, Path::new(plant::BUILT_IN_NAME))?;
+    Ok((devices.len(), true))
+}
+
+/// Runs the daemon until it is told to stop.
+///
+/// # Errors
+/// Why it could not be started.
+pub fn run(places: Places) -> Result<(), BootError> {
+    crate::engine::journal::start();
+    let config = config::load(places.config.as_deref())?;
+    let commands = load_commands(&config)?;
+    // Before any thread: each inherits the blocked signals.
+    let signals = Signals::take().map_err(|error| BootError::Other(error.into()))?;
+    if let Err(error) = family::become_subreaper() {
+        tracing::warn!(%error, "not the subreaper: a process that forks twice could leave the family");
+    }
+    let variable = |name: &str| std::env::var(name).ok();
+    let environment = |error: notify::NotifyError| BootError::Environment(error.to_string());
+    let notifier = Notifier::new(variable("NOTIFY_SOCKET").as_deref()).map_err(environment)?;
+    let period = notify::watchdog_period(
+        variable("WATCHDOG_USEC").as_deref(),
+        variable("WATCHDOG_PID").as_deref(),
+        std::process::id(),
+    )
+    .map_err(environment)?;
+
+    let opened = Store::open(&store::Settings {
+        state: places.state.clone(),
+        boot_id: machine::boot_id().unwrap_or_else(|| "unknown".to_owned()),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        clock: crate::engine::stamp::now,
+        limits: store::Limits::default(),
+    })?;
+    let mut state = State::open(&places.state)?;
+    let numbers = Numbers {
+        batch: BatchId(state.set_aside("batch", u64::from(u32::MAX))?),
+        question: QuestionId(state.set_aside("question", 16)?),
+        task: TaskId(state.set_aside("task", TASKS_ASIDE)?),
+    };
+    let (keeper, keeper_thread) = keeper::start(state).map_err(|error| BootError::Other(error.into()))?;
+    let writer = opened.store.writer();
+
+    // Before the runtime: a wedged runtime must not stop the supervisor.
+    let (offer, notices) = tasks::channel();
+    let turns = writer.clone();
+    let watchdog = match period {
+        None => None,
+        Some(period) => Some(Watchdog {
+            notifier: notifier.another().map_err(environment)?,
+            period,
+            vital: Some(Vital { name: "evidence", count: Box::new(move || turns.turns()) }),
+        }),
+    };
+    let supervisor = Supervisor::start(
+        supervisor::Settings {
+            limits: Limits { scan: config.scan, tau: config.tau, ..Limits::default() },
+            tier: match config.tier {
+                Tier::Auto => None,
+                Tier::Pidfd => Some(supervisor::Tier::Pidfd),
+                Tier::Tryjoin => Some(supervisor::Tier::Tryjoin),
+            },
+            first_task: numbers.task,
+            reap_orphans: true,
+            watchdog,
+            ..supervisor::Settings::default()
+        },
+        Box::new(move |notice| {
+            offer.try_send(notice).map_err(|error| match error {
+                mpsc::error::TrySendError::Full(notice) | mpsc::error::TrySendError::Closed(notice) => notice,
+            })
+        }),
+    )
+    .map_err(|error| BootError::Environment(error.to_string()))?;
+
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(RUNTIME_THREADS)
+        .max_blocking_threads(BLOCKING_THREADS)
+        .enable_all()
+        .build()
+        .map_err(|error| BootError::Other(error.into()))?;
+    let mends = repair::mend(opened.open_calls.iter().filter_map(trace));
+    let (tasks, tasks_owner) = Tasks::new(supervisor.clone(), notices, writer.clone(), keeper.clone());
+    let made = Made { places, config, commands, notifier, signals, writer, keeper, tasks, tasks_owner, numbers, mends };
+    let served = runtime.block_on(serve(made));
+    // Nothing that still blocks may hold the end up: its call is written down as unknown already.
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    supervisor.end();
+    let ended = opened.store.close();
+    if ended.unwritten > 0 || ended.panicked {
+        tracing::error!(unwritten = ended.unwritten, panicked = ended.panicked, "the evidence log did not close whole");
+    }
+    drop(keeper_thread);
+    served
+}
+
+#[derive(Clone, Copy)]
+struct Numbers {
+    batch: BatchId,
+    question: QuestionId,
+    task: TaskId,
+}
+
+/// What was made before the runtime.
+struct Made {
+    places: Places,
+    config: Config,
+    commands: CommandSet,
+    notifier: Notifier,
+    signals: Signals,
+    writer: store::queue::Writer,
+    keeper: keeper::Keeper,
+    tasks: Tasks,
+    tasks_owner: tasks::Owner,
+    numbers: Numbers,
+    mends: Vec<repair::Mend>,
+}
+
+async fn serve(made: Made) -> Result<(), BootError> {
+    let Made { places, config, commands, notifier, signals, writer, keeper, tasks, tasks_owner, numbers, mends } = made;
+    let tasks_running = tokio::spawn(tasks_owner.run());
+    let plant = if config.devices.is_empty() { Some(start_plant().await?) } else { None };
+    let devices = plant.as_ref().map_or_else(|| Arc::clone(&config.devices), |plant| Arc::new(plant.devices.clone()));
+    let grounds = surface::grounds(&config, &places.state)?;
+    let tools = surface::tools(&config, Arc::clone(&devices), &grounds)?;
+    let visible = surface::surface(&devices)?;
+    let log = Log::new(places.state.clone());
+    let (stop, stopped) = watch::channel(false);
+    let (surface_sender, surface_receiver) = watch::channel(visible.clone());
+    let (grounds_sender, grounds_receiver) = watch::channel(Arc::new(grounds));
+    let (mediator, inbox) = Mediator::new(surface_receiver, grounds_receiver);
+    let (questions, mut asked) = watch::channel(numbers.question);
+    let own = Arc::new(Own::new(tasks.clone(), keeper.clone(), log.clone(), places.state.clone()));
+    let open = mends.len();
+    let owner = Owner::new(Parts {
+        inbox,
+        writer: writer.clone(),
+        tools,
+        own,
+        surface: visible,
+        settings: surface::settings(&config, &places),
+        first_batch: numbers.batch,
+        first_question: numbers.question,
+        mends,
+        questions,
+    });
+    let mediator_running = tokio::spawn(owner.run());
+    if open > 0 {
+        tracing::warn!(calls = open, "calls that the last run left open were settled; see `interlock ask list`");
+    }
+    let (listener, ears) = Listener::new(commands.ears(Arc::clone(&devices)), mediator.clone(), writer);
+    let listener_running = tokio::spawn(ears.run());
+    let (engine, bridge) = bridge(mediator.clone(), tasks.clone());
+    let bridge_running = tokio::spawn(bridge.run());
+    let core = Core::new(engine, McpSettings::default());
+    let workers_running = tokio::spawn(watch_workers(Arc::clone(&core), tasks.clone(), stopped.clone()));
+
+    let (mcp_address, mcp_running) = match config.mcp_listen {
+        None => (None, None),
+        Some(address) => {
+            let listening = tokio::net::TcpListener::bind(address).await;
+            let listening = listening.map_err(|error| BootError::Listen { what: "MCP", address, error })?;
+            let bound = listening.local_addr().map_err(|error| BootError::Listen { what: "MCP", address, error })?;
+            let front = crate::agents::front::http::serve(listening, Arc::clone(&core), stopped.clone());
+            (Some(bound), Some(tokio::spawn(front)))
+        }
+    };
+    let socket =
+        control::bind(&places.socket).map_err(|error| BootError::Socket { path: places.socket.clone(), error })?;
+    let (reload, mut reloads) = mpsc::channel(1);
+    let context = Arc::new(Context {
+        listener: listener.clone(),
+        mediator: mediator.clone(),
+        tasks: tasks.clone(),
+        log,
+        mcp: Arc::clone(&core),
+        status: status(&places, mcp_address, plant.as_ref().map(|plant| plant.address)),
+        reload,
+    });
+    let control_running = tokio::spawn(control::serve(socket, context, stopped));
+    let mut reloader = reload::Reloader {
+        places: places.clone(),
+        config,
+        listener,
+        mediator: mediator.clone(),
+        surface_sender,
+        grounds_sender,
+        plant: plant.as_ref().map(|plant| plant.devices.clone()),
+    };
+
+    notifier.ready("ready");
+    tracing::info!(
+        socket = %places.socket.display(),
+        mcp = mcp_address.map(|address| format!("http://{address}/mcp")).as_deref().unwrap_or("off"),
+        state = %places.state.display(),
+        "ready"
+    );
+    let mut signals = carry_signals(signals)?;
+    let mut aside = numbers.question.0 + 16;
+    loop {
+        tokio::select! {
+            signal = signals.recv() => match signal {
+                Some(Signal::End) => break,
+                Some(Signal::Reload) => {
+                    notifier.reloading(clock::now());
+                    match reloader.reload().await {
+                        Ok(said) => tracing::info!("{said}"),
+                        Err(error) => tracing::error!(kind = "CONFIG_REJECTED", "{}", error.message),
+                    }
+                    notifier.ready("ready");
+                }
+                // The thread is gone: the service manager has stronger means.
+                None => std::future::pending().await,
+            },
+            Some(back) = reloads.recv() => {
+                notifier.reloading(clock::now());
+                let _ = back.send(reloader.reload().await);
+                notifier.ready("ready");
+            }
+            Ok(()) = asked.changed() => {
+                // Numbers are set aside ahead of use, so that none is used twice after a crash.
+                let newest = asked.borrow_and_update().0;
+                if newest + 8 >= aside && keeper.with(|state| state.set_aside("question", 16).map(|_| ())).await.is_ok() {
+                    aside += 16;
+                }
+            }
+        }
+    }
+    notifier.stopping("stopping");
+    tracing::info!("stopping");
+    let _ = stop.send(true);
+    core.stop();
+    control_running.await.ok();
+    if let Some(running) = mcp_running {
+        running.await.ok();
+    }
+    let _ = tasks.supervisor().stop_all().await;
+    mediator.stop().await;
+    mediator_running.await.ok();
+    drop(reloader);
+    listener_running.abort();
+    bridge_running.abort();
+    workers_running.abort();
+    tasks_running.abort();
+    let _ = std::fs::remove_file(&places.socket);
+    Ok(())
+}
+
+async fn start_plant() -> Result<plant::server::Plant, BootError> {
+    let started = plant::server::start(plant::BUILT_IN, Path::new(plant::BUILT_IN_NAME), 0).await;
+    started.map_err(|error| BootError::Other(anyhow::anyhow!("the embedded plant: {error}")))
+}
+
+/// Carries signals into the runtime from a thread of its own, which ends with the process: it waits in the kernel.
+fn carry_signals(signals: Signals) -> Result<mpsc::Receiver<Signal>, BootError> {
+    let (sender, receiver) = mpsc::channel(4);
+    let carry = move || {
+        use std::os::fd::AsFd;
+        loop {
+            let mut wait = [nix::poll::PollFd::new(signals.as_fd(), nix::poll::PollFlags::POLLIN)];
+            // Interrupted or not: look what has come.
+            let _ = nix::poll::poll(&mut wait, nix::poll::PollTimeout::NONE);
+            while let Ok(Some(signal)) = signals.next() {
+                if sender.blocking_send(signal).is_err() {
+                    return;
+                }
+            }
+        }
+    };
+    std::thread::Builder::new()
+        .name("signals".to_owned())
+        .spawn(carry)
+        .map_err(|error| BootError::Other(error.into()))?;
+    Ok(receiver)
+}
+
+fn status(places: &Places, mcp: Option<SocketAddr>, plant: Option<SocketAddr>) -> Value {
+    json!({
+        "pid": std::process::id(),
+        "state": places.state.display().to_string(),
+        "socket": places.socket.display().to_string(),
+        "mcp": mcp.map(|address| format!("http://{address}/mcp")),
+        "console": null,
+        "plant": plant.map(|address| format!("tcp://{address}")),
+        "version": env!("CARGO_PKG_VERSION"),
+        "ready": true,
+    })
+}

@@ -1,0 +1,147 @@
+//! What a configuration makes of the tools: which there are, what the gate knows of the devices, where they work.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use interlock_domain::device::table::Devices;
+use interlock_domain::device::table::{READ, WRITE};
+use interlock_domain::id::ToolName;
+use interlock_domain::surface::Surface;
+use interlock_domain::surface::device::{ActionFacts, DeviceFacts, DeviceTable};
+use interlock_domain::surface::nature::Risk;
+use interlock_domain::surface::tool::{Annotations, BadTool, Definition, Kind, Text, Tool};
+
+use super::{BootError, Places};
+use crate::config::Config;
+use crate::engine::handle::Grounds;
+use crate::engine::mediator::{Settings, own_paths};
+use crate::engine::own;
+use crate::tool::device::{DeviceTool, EVERY};
+use crate::tool::{About, Tools, device, files, http, shell};
+
+/// Where tools work: the first working directory of the configuration, else one in the state directory.
+pub(super) fn grounds(config: &Config, state: &Path) -> Result<Grounds, BootError> {
+    let own = state.join("work");
+    let cwd = config.work_dirs.first().cloned().unwrap_or_else(|| own.clone());
+    if cwd == own {
+        std::fs::create_dir_all(&cwd)
+            .map_err(|error| BootError::Other(anyhow::anyhow!("{}: {error}", cwd.display())))?;
+    }
+    Ok(Grounds {
+        cwd,
+        home: std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute()),
+        work_dirs: config.work_dirs.iter().filter_map(|dir| dir.to_str()).map(str::to_owned).collect(),
+    })
+}
+
+/// The code that acts on the world.
+pub(super) fn tools(config: &Config, devices: Arc<Devices>, grounds: &Grounds) -> Result<Arc<Tools>, BootError> {
+    let http = http::Http::new(http::Limits { link_local: config.http_link_local, ..http::Limits::default() })
+        .map_err(|error| BootError::Other(anyhow::Error::new(error)))?;
+    Ok(Arc::new(Tools {
+        device: DeviceTool::new(devices),
+        http,
+        files: files::Limits::default(),
+        shell: shell::Limits::default(),
+        cwd: grounds.cwd.clone(),
+    }))
+}
+
+/// What every run sees.
+pub(super) fn surface(devices: &Devices) -> Result<Surface, BootError> {
+    make(devices).map_err(|error| BootError::Other(anyhow::Error::new(error)))
+}
+
+fn make(devices: &Devices) -> Result<Surface, BadTool> {
+    let table = Arc::new(table(devices));
+    let hints = |read_only, destructive, idempotent, open_world| Annotations {
+        read_only: Some(read_only),
+        destructive: Some(destructive),
+        idempotent: Some(idempotent),
+        open_world: Some(open_world),
+    };
+    let mut tools = vec![
+        tool(&device::ABOUT, Kind::Device(Arc::clone(&table)), hints(false, true, false, false))?,
+        tool(&files::READ_FILE, Kind::ReadFile, hints(true, false, true, false))?,
+        tool(&files::WRITE_FILE, Kind::WriteFile, hints(false, true, false, false))?,
+        tool(&shell::SHELL, Kind::Shell, hints(false, true, false, true))?,
+        tool(&http::HTTP, Kind::Http, hints(false, true, false, true))?,
+    ];
+    tools.extend(own::tools(table)?);
+    Ok(Surface::new(tools.into_iter().map(Arc::new)))
+}
+
+fn tool(about: &About, kind: Kind, annotations: Annotations) -> Result<Tool, BadTool> {
+    let text = |[en, zh]: [&str; 2]| Text { en: en.to_owned(), zh: zh.to_owned() };
+    #[expect(clippy::expect_used, reason = "a constant of letters and underscores")]
+    let name = ToolName::new(about.name).expect("letters");
+    Tool::new(Definition {
+        name,
+        title: text(about.title),
+        description: text(about.description),
+        input_schema: (about.input)(),
+        output_schema: Some((about.output)()),
+        annotations,
+        kind,
+    })
+}
+
+/// What the gate and the schedule know of the devices.
+fn table(devices: &Devices) -> DeviceTable {
+    let mut table = BTreeMap::new();
+    for device in devices.iter() {
+        let mut actions = BTreeMap::new();
+        let facts = |risk, protective| ActionFacts { risk, protective };
+        let word =
+            |risk: interlock_domain::device::point::Risk| Risk::from_word(risk.word()).unwrap_or(Risk::Dangerous);
+        if !device.points.is_empty() {
+            actions.insert(READ.to_owned(), facts(Risk::Read, false));
+        }
+        let writable = device.points.values().filter(|point| point.writable);
+        if let Some(risk) = writable.map(|point| devices.write_risk(device, point)).max() {
+            // One verb writes any point: it is as risky as the riskiest of them.
+            actions.insert(WRITE.to_owned(), facts(word(risk), false));
+        }
+        for action in device.actions.values() {
+            actions.insert(action.name.clone(), facts(word(action.risk), action.protective));
+        }
+        let facts =
+            DeviceFacts { kind: device.kind.clone(), zone: device.zone.clone(), bus: device.bus.clone(), actions };
+        table.insert(device.name.clone(), facts);
+    }
+    let list = ActionFacts { risk: Risk::Read, protective: false };
+    table.insert(
+        EVERY.to_owned(),
+        DeviceFacts {
+            kind: String::new(),
+            zone: None,
+            bus: EVERY.to_owned(),
+            actions: BTreeMap::from([("list".to_owned(), list)]),
+        },
+    );
+    DeviceTable(table)
+}
+
+/// What a configuration says about runs.
+pub(super) fn settings(config: &Config, places: &Places) -> Settings {
+    Settings {
+        mode: config.mode,
+        order: config.rule_order,
+        rules: Arc::clone(&config.rules),
+        ask_patience: config.ask_patience,
+        confirm_protective: config.confirm_protective,
+        own_paths: own_paths(own(config, places)),
+    }
+}
+
+/// Interlock's own files: a tool that could write them could rewrite the gate. The working directory inside the state
+/// directory is not one of them.
+fn own(config: &Config, places: &Places) -> Vec<PathBuf> {
+    let of_state = ["evidence", "keys", "spill", "export", "state.db", "state.db-wal", "state.db-shm", "lock"];
+    let mut paths: Vec<PathBuf> = of_state.iter().map(|name| places.state.join(name)).collect();
+    paths.extend(config.file.clone());
+    paths.extend(config.command_files.iter().cloned());
+    paths.push(places.socket.clone());
+    paths
+}

@@ -1,0 +1,408 @@
+//! What a person types: the verbs, their arguments and one worked example each.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// An interlock between whoever proposes an action and whatever acts.
+#[derive(Debug, Parser)]
+#[command(name = "interlock", version, max_term_width = 100, arg_required_else_help = true)]
+pub struct Cli {
+    /// The language of messages; the default follows LANG.
+    #[arg(long, global = true, value_enum)]
+    pub lang: Option<Lang>,
+    /// The daemon's socket.
+    #[arg(long, global = true, value_name = "PATH")]
+    pub socket: Option<PathBuf>,
+    /// What to do.
+    #[command(subcommand)]
+    pub verb: Verb,
+}
+
+/// The languages that messages are written in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Lang {
+    /// Simplified Chinese.
+    #[value(name = "zh-CN", alias = "zh")]
+    Zh,
+    /// English.
+    #[value(name = "en")]
+    En,
+}
+
+/// The verbs.
+#[derive(Debug, Subcommand)]
+pub enum Verb {
+    /// The daemon. Without a configuration: a simulated plant, the shipped commands, MCP on loopback.
+    #[command(after_help = "Example:\n  interlock run --config /etc/interlock/interlock.toml")]
+    Run(RunArgs),
+    /// One operator command through the whole path.
+    #[command(after_help = "Example:\n  interlock say 启动二号泵")]
+    Say(SayArgs),
+    /// The configured devices.
+    #[command(subcommand)]
+    Device(DeviceVerb),
+    /// Understanding only; needs no daemon and executes nothing.
+    #[command(after_help = "Example:\n  echo '{\"id\": 1, \"query\": \"启动二号泵\"}' | interlock match")]
+    Match(MatchArgs),
+    /// Background tasks and their five states.
+    #[command(subcommand)]
+    Task(TaskVerb),
+    /// Questions that wait for a person.
+    #[command(subcommand)]
+    Ask(AskVerb),
+    /// What runs and where it listens.
+    #[command(after_help = "Example:\n  interlock status --json")]
+    Status(JsonArg),
+    /// Reads the configuration again; a wrong one is refused and the old one stays.
+    #[command(after_help = "Example:\n  interlock reload")]
+    Reload,
+    /// The evidence log.
+    #[command(subcommand)]
+    Evidence(EvidenceVerb),
+    /// MCP over standard input and output, joined to the daemon.
+    #[command(after_help = "Example (in an MCP client's configuration):\n  command = \"interlock\", args = [\"mcp\"]")]
+    Mcp,
+    /// Measured figures of this machine; needs no daemon.
+    #[command(after_help = "Example:\n  interlock bench match --json")]
+    Bench(BenchArgs),
+    /// This machine: one line each, with what to do.
+    #[command(after_help = "Example:\n  interlock doctor")]
+    Doctor(DoctorArgs),
+    /// Validates a configuration and its commands; needs no daemon.
+    #[command(after_help = "Example:\n  interlock check --config /etc/interlock/interlock.toml")]
+    Check(CheckArgs),
+    /// Shell completions on standard output.
+    #[command(after_help = "Example:\n  interlock completions bash > /usr/share/bash-completion/completions/interlock")]
+    Completions {
+        /// The shell.
+        shell: clap_complete::Shell,
+    },
+    /// The manual page on standard output.
+    #[command(after_help = "Example:\n  interlock man > /usr/share/man/man1/interlock.1")]
+    Man,
+}
+
+/// `--json`.
+#[derive(Debug, Args)]
+pub struct JsonArg {
+    /// One JSON object (JSON Lines for lists).
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `run`.
+#[derive(Debug, Args)]
+pub struct RunArgs {
+    /// The configuration; the default is /etc/interlock/interlock.toml if it is there.
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Where evidence and state are kept.
+    #[arg(long, value_name = "DIR")]
+    pub state: Option<PathBuf>,
+}
+
+/// `say`.
+#[derive(Debug, Args)]
+pub struct SayArgs {
+    /// The sentence.
+    #[arg(value_name = "TEXT", required = true)]
+    pub text: Vec<String>,
+    /// Wait until a question is answered, instead of returning its number.
+    #[arg(long)]
+    pub wait: bool,
+    /// One JSON object.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `device`.
+#[derive(Debug, Subcommand)]
+pub enum DeviceVerb {
+    /// A line for each point, with its value.
+    #[command(after_help = "Example:\n  interlock device list --json")]
+    List(DeviceListArgs),
+    /// Reads a device, or one point of it.
+    #[command(after_help = "Example:\n  interlock device read pump-2 pressure")]
+    Read {
+        /// The device's name.
+        device: String,
+        /// The point's name; all of them when it is left out.
+        point: Option<String>,
+        /// One JSON object.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Writes one point, through the one path.
+    #[command(after_help = "Example:\n  interlock device write pump-2 frequency 42.5")]
+    Write {
+        /// The device's name.
+        device: String,
+        /// The point's name.
+        point: String,
+        /// A number, or true or false for a coil.
+        value: String,
+        /// Wait until a question is answered, instead of returning its number.
+        #[arg(long)]
+        wait: bool,
+        /// One JSON object.
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// `device list`.
+#[derive(Debug, Args)]
+pub struct DeviceListArgs {
+    /// Only this device.
+    pub device: Option<String>,
+    /// JSON Lines.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `match`.
+#[derive(Debug, Args)]
+pub struct MatchArgs {
+    /// The sentence; without it, JSON Lines are read from standard input.
+    #[arg(value_name = "TEXT")]
+    pub text: Vec<String>,
+    /// A command file; may be given several times. The default is what the product ships.
+    #[arg(long, value_name = "PATH")]
+    pub commands: Vec<PathBuf>,
+    /// Only these stages, separated by commas: hotword, pattern, pinyin.
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub stages: Vec<String>,
+    /// Also show what each stage saw.
+    #[arg(long)]
+    pub explain: bool,
+    /// One JSON object a line, on a terminal too.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `task`.
+#[derive(Debug, Subcommand)]
+pub enum TaskVerb {
+    /// The tasks that run or were not cleaned yet.
+    #[command(after_help = "Example:\n  interlock task list --json")]
+    List {
+        /// Those that were cleaned too.
+        #[arg(long)]
+        all: bool,
+        /// JSON Lines.
+        #[arg(long)]
+        json: bool,
+    },
+    /// One task, with what to do about it.
+    #[command(after_help = "Example:\n  interlock task show t1")]
+    Show {
+        /// The task, t1, t2, …
+        task: String,
+        /// One JSON object.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Asks a task to stop.
+    #[command(after_help = "Example:\n  interlock task stop t1")]
+    Stop {
+        /// The task, t1, t2, …
+        task: String,
+    },
+    /// Lets a task rest.
+    #[command(after_help = "Example:\n  interlock task pause t1")]
+    Pause {
+        /// The task, t1, t2, …
+        task: String,
+    },
+    /// Lets a resting task go on.
+    #[command(after_help = "Example:\n  interlock task resume t1")]
+    Resume {
+        /// The task, t1, t2, …
+        task: String,
+    },
+    /// Takes an ended task off the list.
+    #[command(after_help = "Example:\n  interlock task clean t1")]
+    Clean {
+        /// The task, t1, t2, …
+        task: String,
+    },
+}
+
+/// `ask`.
+#[derive(Debug, Subcommand)]
+pub enum AskVerb {
+    /// What waits for an answer.
+    #[command(after_help = "Example:\n  interlock ask list")]
+    List(JsonArg),
+    /// Lets the call go.
+    #[command(after_help = "Example:\n  interlock ask allow q1")]
+    Allow(AnswerArgs),
+    /// Refuses the call.
+    #[command(after_help = "Example:\n  interlock ask deny q1")]
+    Deny(AnswerArgs),
+    /// Says what became of an action whose outcome is not known.
+    #[command(after_help = "Example:\n  interlock ask settle q1 done --note \"pump 2 is running, seen on site\"")]
+    Settle {
+        /// The question, q1, q2, …
+        question: String,
+        /// What was found.
+        finding: Finding,
+        /// How that is known.
+        #[arg(long)]
+        note: String,
+        /// One JSON object.
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// `ask allow` and `ask deny`.
+#[derive(Debug, Args)]
+pub struct AnswerArgs {
+    /// The question, q1, q2, …
+    pub question: String,
+    /// One JSON object: the settlement.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What a person found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Finding {
+    /// The effect is there.
+    Done,
+    /// The effect is not there.
+    Failed,
+}
+
+/// `evidence`.
+#[derive(Debug, Subcommand)]
+pub enum EvidenceVerb {
+    /// The newest rows.
+    #[command(after_help = "Example:\n  interlock evidence tail -n 20")]
+    Tail {
+        /// How many.
+        #[arg(short = 'n', long, default_value_t = 20)]
+        rows: usize,
+        /// Where the evidence is, and how it is shown.
+        #[command(flatten)]
+        from: EvidenceFrom,
+    },
+    /// Rows that fit.
+    #[command(after_help = "Example:\n  interlock evidence query --kind settled --limit 100 --json")]
+    Query {
+        /// Rows of this kind.
+        #[arg(long)]
+        kind: Option<String>,
+        /// Rows of this run.
+        #[arg(long)]
+        run: Option<String>,
+        /// Rows of this call.
+        #[arg(long)]
+        call: Option<String>,
+        /// Rows of this task.
+        #[arg(long)]
+        task: Option<String>,
+        /// Rows whose detail has this text.
+        #[arg(long)]
+        text: Option<String>,
+        /// From this row on.
+        #[arg(long, value_name = "SEQ")]
+        since: Option<u64>,
+        /// Up to this row.
+        #[arg(long, value_name = "SEQ")]
+        until: Option<u64>,
+        /// At most so many.
+        #[arg(long, default_value_t = 1000)]
+        limit: usize,
+        /// Where the evidence is, and how it is shown.
+        #[command(flatten)]
+        from: EvidenceFrom,
+    },
+    /// One row, whole.
+    #[command(after_help = "Example:\n  interlock evidence show 42")]
+    Show {
+        /// Its number.
+        seq: u64,
+        /// Where the evidence is, and how it is shown.
+        #[command(flatten)]
+        from: EvidenceFrom,
+    },
+    /// Whether the log is whole; works on a copy, needs no daemon. Exit 1 unless INTACT.
+    #[command(after_help = "Example:\n  interlock evidence verify --state /mnt/copy/interlock --json")]
+    Verify {
+        /// A single segment file, instead of a state directory.
+        file: Option<PathBuf>,
+        /// Where the evidence is, and how it is shown.
+        #[command(flatten)]
+        from: EvidenceFrom,
+    },
+    /// How much there is.
+    #[command(after_help = "Example:\n  interlock evidence stats")]
+    Stats {
+        /// Where the evidence is, and how it is shown.
+        #[command(flatten)]
+        from: EvidenceFrom,
+    },
+}
+
+/// Where the evidence is, and how it is shown.
+#[derive(Debug, Args)]
+pub struct EvidenceFrom {
+    /// The state directory to read; the default is the daemon's, then the usual place.
+    #[arg(long, value_name = "DIR")]
+    pub state: Option<PathBuf>,
+    /// JSON Lines.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `bench`.
+#[derive(Debug, Args)]
+pub struct BenchArgs {
+    /// What to measure.
+    pub name: BenchName,
+    /// The longer run.
+    #[arg(long)]
+    pub long: bool,
+    /// Scale the command set to so many (bench match).
+    #[arg(long, value_name = "N")]
+    pub commands: Option<usize>,
+    /// One JSON object.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What can be measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum BenchName {
+    /// Supervision on real threads.
+    Liveness,
+    /// The evidence log.
+    Evidence,
+    /// From exec to ready.
+    Startup,
+}
+
+/// `doctor`.
+#[derive(Debug, Args)]
+pub struct DoctorArgs {
+    /// The state directory to look at.
+    #[arg(long, value_name = "DIR")]
+    pub state: Option<PathBuf>,
+    /// JSON Lines.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `check`.
+#[derive(Debug, Args)]
+pub struct CheckArgs {
+    /// The configuration; the default is /etc/interlock/interlock.toml.
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// One JSON object.
+    #[arg(long)]
+    pub json: bool,
+}

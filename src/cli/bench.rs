@@ -1,0 +1,50 @@
+//! `interlock bench`: figures of this machine, measured now.
+
+use std::path::PathBuf;
+
+use serde_json::Value;
+
+use super::args::{BenchArgs, BenchName};
+use super::error::{CliError, Exit};
+use super::out::Out;
+use crate::bench;
+
+pub(super) fn bench(args: &BenchArgs, out: &Out) -> Result<(), CliError> {
+    let figures: Value = match args.name {
+        BenchName::Liveness => {
+            let figures = bench::liveness::run(args.long).map_err(failed)?;
+            serde_json::to_value(figures).map_err(failed)?
+        }
+        BenchName::Evidence => bench::evidence::run(&Scratch::new()?.0).map_err(failed)?.to_json(),
+        BenchName::Startup => bench::startup::run(&Scratch::new()?.0).map_err(failed)?,
+    };
+    if args.json {
+        return out.json(&figures);
+    }
+    for (key, value) in figures.as_object().into_iter().flatten() {
+        out.line(&format!("{key:<32} {value}"))?;
+    }
+    Ok(())
+}
+
+fn failed(error: impl std::fmt::Display) -> CliError {
+    CliError::new(Exit::NotSo, format!("nothing was measured: {error}"))
+}
+
+/// A directory of our own that goes with us. On the disk that `TMPDIR` names: the figures are those of that disk.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new() -> Result<Scratch, CliError> {
+        let path = std::env::temp_dir().join(format!("interlock-bench-{}", std::process::id()));
+        std::fs::create_dir(&path)
+            .map_err(|error| CliError::new(Exit::CannotWrite, format!("{}: {error}", path.display())))?;
+        Ok(Scratch(path))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}

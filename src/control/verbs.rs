@@ -1,0 +1,459 @@
+//! The verbs of the socket: arguments in, words of the engine out.
+
+use std::io;
+use std::sync::Arc;
+
+use interlock_domain::closure::Ending;
+use interlock_domain::gate::docket::{Answer, Ignored};
+use interlock_domain::id::{CallId, QuestionId, RunId, Seq, TaskId, ToolName};
+use interlock_domain::request::{Asker, Via};
+use serde_json::{Value, json};
+use tokio::net::unix::OwnedWriteHalf;
+use tokio::sync::{mpsc, oneshot};
+
+use super::wire::{Kind, Request, Says, Trouble};
+use crate::agents::core::Core;
+use crate::engine::handle::{AnswerTaken, Answered, Mediator, NotTaken, Open, Wanted};
+use crate::engine::listener::{Lang, Listener, Said};
+use crate::engine::log::{Log, Query};
+use crate::engine::tasks::{self, Tasks};
+
+/// What `reload` sends to whoever owns the configuration.
+pub(super) type Reload = mpsc::Sender<oneshot::Sender<Result<String, Trouble>>>;
+
+/// What the verbs need. Handles only.
+pub struct Context {
+    /// Sentences.
+    pub listener: Listener,
+    /// Wishes, questions.
+    pub mediator: Mediator,
+    /// Background tasks.
+    pub tasks: Tasks,
+    /// The evidence log.
+    pub log: Log,
+    /// MCP.
+    pub mcp: Arc<Core>,
+    /// `status --json`, made once.
+    pub status: Value,
+    /// The configuration's owner.
+    pub reload: Reload,
+}
+
+/// Where the lines of an answer go.
+pub(super) struct Lines<'a> {
+    write: &'a mut OwnedWriteHalf,
+    id: Value,
+}
+
+impl<'a> Lines<'a> {
+    pub(super) fn new(write: &'a mut OwnedWriteHalf, id: Value) -> Lines<'a> {
+        Lines { write, id }
+    }
+
+    async fn say(&mut self, says: Says) -> io::Result<()> {
+        super::answer(self.write, self.id.clone(), says).await
+    }
+
+    async fn items(&mut self, items: impl IntoIterator<Item = Value>) -> io::Result<()> {
+        for item in items {
+            self.say(Says::Item(item)).await?;
+        }
+        self.say(Says::End(true)).await
+    }
+}
+
+type Answer1 = Result<Value, Trouble>;
+
+/// Carries out one request and answers it. An error means that the client is gone.
+pub(super) async fn carry_out(
+    context: &Context,
+    user: &str,
+    request: Request,
+    lines: &mut Lines<'_>,
+) -> io::Result<()> {
+    let args = Args(&request.args);
+    let many = match request.verb.as_str() {
+        "task.list" => Some(task_list(context, &args).await),
+        "ask.list" => Some(ask_list(context).await),
+        "device.list" => Some(device_list(context, user, &args).await),
+        "evidence.query" => Some(evidence_query(context, &args).await),
+        _ => None,
+    };
+    if let Some(many) = many {
+        return match many {
+            Ok(items) => lines.items(items).await,
+            Err(trouble) => lines.say(Says::Error(trouble)).await,
+        };
+    }
+    let one = match request.verb.as_str() {
+        "say" => say(context, user, &args).await,
+        "device.read" => device(context, user, &args, "read").await,
+        "device.write" => device(context, user, &args, "write").await,
+        "task.show" => task_show(context, &args).await,
+        "task.stop" => task_act(context, &args, TaskAct::Stop).await,
+        "task.pause" => task_act(context, &args, TaskAct::Pause).await,
+        "task.resume" => task_act(context, &args, TaskAct::Resume).await,
+        "task.clean" => task_act(context, &args, TaskAct::Clean).await,
+        "ask.allow" => answer(context, user, &args, Answer::Allow).await,
+        "ask.deny" => answer(context, user, &args, Answer::Deny).await,
+        "ask.settle" => settle(context, user, &args).await,
+        "status" => Ok(status(context)),
+        "reload" => reload(context).await,
+        "evidence.show" => evidence_show(context, &args).await,
+        "evidence.stats" => context.log.stats().await.map(|stats| stats.to_json()).map_err(|error| store(&error)),
+        other => {
+            Err(Trouble::new(Kind::Usage, format!("there is no verb {other:?}")).hint("interlock --help lists them"))
+        }
+    };
+    lines.say(one.map_or_else(Says::Error, Says::Ok)).await
+}
+
+/// The arguments of a request.
+struct Args<'a>(&'a Value);
+
+impl Args<'_> {
+    fn text(&self, key: &str) -> Option<&str> {
+        self.0.get(key).and_then(Value::as_str)
+    }
+
+    fn need(&self, key: &str) -> Result<&str, Trouble> {
+        self.text(key)
+            .ok_or_else(|| Trouble::new(Kind::Usage, format!("the argument {key:?} is missing or is not a text")))
+    }
+
+    fn flag(&self, key: &str) -> bool {
+        self.0.get(key).and_then(Value::as_bool).unwrap_or(false)
+    }
+
+    fn number(&self, key: &str) -> Option<u64> {
+        self.0.get(key).and_then(Value::as_u64)
+    }
+
+    fn parsed<T: std::str::FromStr>(&self, key: &str) -> Result<T, Trouble>
+    where
+        T::Err: std::fmt::Display,
+    {
+        self.need(key)?.parse().map_err(|error| Trouble::new(Kind::Usage, format!("{error}")))
+    }
+
+    fn maybe<T: std::str::FromStr>(&self, key: &str) -> Result<Option<T>, Trouble>
+    where
+        T::Err: std::fmt::Display,
+    {
+        match self.text(key) {
+            None => Ok(None),
+            Some(_) => self.parsed(key).map(Some),
+        }
+    }
+
+    fn lang(&self) -> Lang {
+        Lang::of_word(self.text("lang").unwrap_or_default())
+    }
+
+    fn is_zh(&self) -> bool {
+        self.lang() == Lang::Zh
+    }
+}
+
+fn store(error: &crate::engine::log::Error) -> Trouble {
+    let trouble = Trouble::new(Kind::NotSo, error.to_string());
+    match error.hint() {
+        Some(hint) => trouble.hint(hint),
+        None => trouble,
+    }
+}
+
+fn not_taken(error: &NotTaken) -> Trouble {
+    let kind = match error {
+        NotTaken::Busy | NotTaken::Stopping => Kind::Busy,
+        NotTaken::Input(_) | NotTaken::Batch(_) => Kind::Usage,
+    };
+    Trouble::new(kind, error.to_string())
+}
+
+async fn say(context: &Context, user: &str, args: &Args<'_>) -> Answer1 {
+    let said = Said {
+        text: args.need("text")?.to_owned(),
+        // A voice front end names its speaker; the peer's user stands behind it either way.
+        speaker: args.text("speaker").map_or_else(|| user.to_owned(), |speaker| format!("{speaker}@{user}")),
+        via: if args.text("speaker").is_some() { Via::Voice } else { Via::Cli },
+        lang: args.lang(),
+        wait: args.flag("wait"),
+    };
+    context.listener.hear(said).await.map_err(|error| not_taken(&error))
+}
+
+/// One `device` call through the one path, answered in the words of `say`.
+async fn device(context: &Context, user: &str, args: &Args<'_>, action: &str) -> Answer1 {
+    let mut input = json!({ "device": args.need("device")?, "action": action });
+    if let Some(point) = args.text("point") {
+        input["point"] = point.into();
+    }
+    if let Some(value) = args.0.get("value") {
+        input["value"] = value.clone();
+    }
+    let (run, submitted) = submit(context, user, vec![device_call(input)?]).await?;
+    let mut answer = json!({
+        "outcome": "command", "decision": null, "question": null, "result": null, "output": null, "message": "",
+        "evidence": null, "run": run.to_string(),
+    });
+    if let Some(open) = submitted.questions.first() {
+        answer["decision"] = "ask".into();
+        answer["question"] = open.question.id.to_string().into();
+        answer["message"] = question_text(open, args.is_zh()).into();
+        if !args.flag("wait") {
+            close_later(context, run, submitted.replies);
+            return Ok(answer);
+        }
+    }
+    let answered = submitted.replies.await;
+    context.mediator.close_run(run).await;
+    match answered.ok().and_then(|answered| answered.into_iter().next()) {
+        Some(answered) => {
+            settlement(&mut answer, &answered, args);
+            Ok(answer)
+        }
+        None => Err(not_taken(&NotTaken::Stopping)),
+    }
+}
+
+fn device_call(input: Value) -> Result<Wanted, Trouble> {
+    let tool = ToolName::new("device").map_err(|error| Trouble::new(Kind::Bug, error.to_string()))?;
+    Ok(Wanted { tool, input, protective: false })
+}
+
+async fn submit(
+    context: &Context,
+    user: &str,
+    wanted: Vec<Wanted>,
+) -> Result<(RunId, crate::engine::handle::Submitted), Trouble> {
+    let asker = Asker { via: Via::Cli, name: user.to_owned() };
+    let run = context.mediator.open_run(asker, true).await.map_err(|error| not_taken(&error))?;
+    match context.mediator.submit(run, wanted).await {
+        Ok(submitted) => Ok((run, submitted)),
+        Err(error) => {
+            context.mediator.close_run(run).await;
+            Err(not_taken(&error))
+        }
+    }
+}
+
+/// The run stays open until its question is answered or has run out; both end it.
+fn close_later(context: &Context, run: RunId, replies: oneshot::Receiver<Vec<Answered>>) {
+    let mediator = context.mediator.clone();
+    tokio::spawn(async move {
+        let _ = replies.await;
+        mediator.close_run(run).await;
+    });
+}
+
+fn settlement(answer: &mut Value, answered: &Answered, args: &Args<'_>) {
+    let ending = &answered.reply.ending;
+    let denied = match ending {
+        Ending::NotStarted(why) => why.is_denial(),
+        Ending::Ran(_) => false,
+    };
+    answer["decision"] = if denied { "deny" } else { "allow" }.into();
+    answer["result"] = ending.word().into();
+    answer["code"] = ending.code().into();
+    answer["output"] = ending.output().map_or(Value::Null, |output| (**output).clone());
+    let message = ending.message(args.lang().domain());
+    answer["message"] = if message.is_empty() { ending.word().into() } else { message.into() };
+    answer["evidence"] = answered.evidence.map(|seq| seq.0).into();
+    answer["call"] = answered.reply.call.to_string().into();
+}
+
+/// One call reads them all: a line for each point, with its value now.
+async fn device_list(context: &Context, user: &str, args: &Args<'_>) -> Result<Vec<Value>, Trouble> {
+    let input = json!({ "device": "*", "action": "list" });
+    let (run, submitted) = submit(context, user, vec![device_call(input)?]).await?;
+    let answered = submitted.replies.await.map_err(|_| not_taken(&NotTaken::Stopping));
+    context.mediator.close_run(run).await;
+    let answered = answered?.into_iter().next().ok_or_else(|| Trouble::new(Kind::Bug, "no reply for the list"))?;
+    match answered.reply.ending.output() {
+        Some(output) => {
+            let mut points = output["points"].as_array().cloned().unwrap_or_default();
+            if let Some(device) = args.text("device") {
+                points.retain(|point| point["device"] == device);
+                if points.is_empty() {
+                    return Err(Trouble::new(Kind::NotFound, format!("there is no device {device:?}"))
+                        .hint("interlock device list"));
+                }
+            }
+            Ok(points)
+        }
+        None => Err(Trouble::new(Kind::NotSo, answered.reply.ending.message(args.lang().domain()))),
+    }
+}
+
+async fn task_list(context: &Context, args: &Args<'_>) -> Result<Vec<Value>, Trouble> {
+    let rows =
+        context.tasks.list(args.flag("all")).await.map_err(|error| Trouble::new(Kind::Bug, error.to_string()))?;
+    Ok(rows.iter().map(|(row, seq)| tasks::to_json(row, *seq)).collect())
+}
+
+async fn task_show(context: &Context, args: &Args<'_>) -> Answer1 {
+    let task: TaskId = args.parsed("task")?;
+    match context.tasks.show(task).await {
+        Ok(Some((row, seq))) => Ok(tasks::shown(&row, seq, args.is_zh())),
+        Ok(None) => {
+            Err(Trouble::new(Kind::NotFound, format!("there is no task {task}")).hint("interlock task list --all"))
+        }
+        Err(error) => Err(Trouble::new(Kind::Bug, error.to_string())),
+    }
+}
+
+enum TaskAct {
+    Stop,
+    Pause,
+    Resume,
+    Clean,
+}
+
+async fn task_act(context: &Context, args: &Args<'_>, act: TaskAct) -> Answer1 {
+    let task: TaskId = args.parsed("task")?;
+    let supervisor = context.tasks.supervisor();
+    let (done, en, zh) = match act {
+        TaskAct::Stop => (supervisor.stop(task).await, "was asked to stop", "已请求停止"),
+        TaskAct::Pause => (supervisor.pause(task).await, "rests", "已暂停"),
+        TaskAct::Resume => (supervisor.resume(task).await, "goes on", "已继续"),
+        TaskAct::Clean => (supervisor.clean(task).await.map(|cleaned| cleaned.map(|_| ())), "was cleaned", "已清理"),
+    };
+    match done {
+        Ok(Ok(())) => {
+            let message = if args.is_zh() { format!("{task} {zh}") } else { format!("{task} {en}") };
+            Ok(json!({ "task": task.to_string(), "message": message }))
+        }
+        Ok(Err(error)) => Err(Trouble::new(Kind::NotSo, error.to_string()).hint("interlock task list --all")),
+        Err(error) => Err(Trouble::new(Kind::Bug, error.to_string())),
+    }
+}
+
+async fn ask_list(context: &Context) -> Result<Vec<Value>, Trouble> {
+    let open = context.mediator.questions().await.map_err(|error| not_taken(&error))?;
+    Ok(open.iter().map(question).collect())
+}
+
+fn question(open: &Open) -> Value {
+    let asked = &open.question;
+    json!({
+        "question": asked.id.to_string(),
+        "kind": asked.kind.word(),
+        "call": asked.key.call.to_string(),
+        "tool": asked.tool.as_str(),
+        "input": asked.shown,
+        "asker": asked.asker.as_ref().map(|asker| format!("{} ({})", asker.name, asker.via.word())),
+        "rule": asked.rule,
+        "reason": asked.reason,
+        "expires_ms": open.left_ms,
+        "text": format!("{} {}: {}", asked.tool, asked.shown, asked.reason),
+    })
+}
+
+fn question_text(open: &Open, zh: bool) -> String {
+    let asked = &open.question;
+    let seconds = open.left_ms.map_or(0, |ms| ms / 1000);
+    let (id, tool, input) = (asked.id, &asked.tool, &asked.shown);
+    if zh {
+        format!("等待回答（{id}，{seconds} 秒内）：{tool} {input}")
+    } else {
+        format!("waits for an answer ({id}, {seconds} s): {tool} {input}")
+    }
+}
+
+async fn answer(context: &Context, user: &str, args: &Args<'_>, answer: Answer) -> Answer1 {
+    let question: QuestionId = args.parsed("question")?;
+    let (taken, settled) =
+        context.mediator.answer(question, answer, user.to_owned()).await.map_err(|error| not_taken(&error))?;
+    obeyed(question, taken)?;
+    let settled = match settled {
+        Some(settled) => settled.await.ok(),
+        None => None,
+    };
+    let Some(answered) = settled else { return Err(not_taken(&NotTaken::Stopping)) };
+    let mut value = json!({ "question": question.to_string() });
+    settlement(&mut value, &answered, args);
+    Ok(value)
+}
+
+async fn settle(context: &Context, user: &str, args: &Args<'_>) -> Answer1 {
+    let question: QuestionId = args.parsed("question")?;
+    let done = match args.need("finding")? {
+        "done" => true,
+        "failed" => false,
+        other => return Err(Trouble::new(Kind::Usage, format!("{other:?} is neither done nor failed"))),
+    };
+    let note = args.need("note")?.to_owned();
+    if note.trim().is_empty() {
+        return Err(Trouble::new(Kind::Usage, "the note is empty").hint("say how it is known: --note \"seen on site\""));
+    }
+    let taken =
+        context.mediator.settle(question, done, note, user.to_owned()).await.map_err(|error| not_taken(&error))?;
+    obeyed(question, taken)?;
+    let message = if args.is_zh() { format!("{question} 已记录") } else { format!("{question} is recorded") };
+    Ok(json!({ "question": question.to_string(), "finding": args.need("finding")?, "message": message }))
+}
+
+fn obeyed(question: QuestionId, taken: AnswerTaken) -> Result<(), Trouble> {
+    match taken {
+        AnswerTaken::Obeyed => Ok(()),
+        AnswerTaken::Ignored(Ignored::NoSuchQuestion) => {
+            Err(Trouble::new(Kind::NotFound, format!("there is no question {question}")).hint("interlock ask list"))
+        }
+        AnswerTaken::Ignored(Ignored::Closed) => Err(Trouble::new(
+            Kind::NotSo,
+            format!("question {question} is closed: it was answered, ran out, or is void"),
+        )
+        .hint("interlock ask list")),
+        AnswerTaken::Ignored(Ignored::Stale) => {
+            Err(Trouble::new(Kind::NotSo, format!("question {question} was about something that has changed")))
+        }
+        AnswerTaken::Ignored(Ignored::WrongKind) => {
+            Err(Trouble::new(Kind::Usage, format!("question {question} takes another kind of answer"))
+                .hint("an outcome question takes `interlock ask settle`, the others `ask allow` or `ask deny`"))
+        }
+    }
+}
+
+fn status(context: &Context) -> Value {
+    let mut status = context.status.clone();
+    let figures = context.tasks.supervisor().figures();
+    status["liveness"] = json!({
+        "tier": context.tasks.supervisor().tier().name(),
+        "scans": figures.scans,
+        "living": figures.living,
+        "gaps": figures.gaps,
+    });
+    status
+}
+
+async fn reload(context: &Context) -> Answer1 {
+    let (back, done) = oneshot::channel();
+    context.reload.try_send(back).map_err(|_| Trouble::new(Kind::Busy, "a reload is under way"))?;
+    let message = done.await.map_err(|_| not_taken(&NotTaken::Stopping))??;
+    Ok(json!({ "message": message }))
+}
+
+async fn evidence_query(context: &Context, args: &Args<'_>) -> Result<Vec<Value>, Trouble> {
+    let query = Query {
+        after: args.number("since").map(|seq| Seq(seq.saturating_sub(1))),
+        kind: args.text("kind").map(str::to_owned),
+        run: args.maybe::<RunId>("run")?,
+        call: args.maybe::<CallId>("call")?,
+        task: args.maybe::<TaskId>("task")?,
+        text: args.text("text").map(str::to_owned),
+        limit: args.number("limit").and_then(|limit| usize::try_from(limit).ok()),
+        ..Query::default()
+    };
+    let until = args.number("until");
+    let rows = context.log.query(query).await.map_err(|error| store(&error))?;
+    Ok(rows.iter().filter(|row| until.is_none_or(|until| row.seq.0 <= until)).map(|row| row.to_json()).collect())
+}
+
+async fn evidence_show(context: &Context, args: &Args<'_>) -> Answer1 {
+    let seq = args.number("seq").ok_or_else(|| Trouble::new(Kind::Usage, "the argument \"seq\" is not a number"))?;
+    match context.log.show(Seq(seq)).await.map_err(|error| store(&error))? {
+        Some(row) => Ok(row.to_json()),
+        None => Err(Trouble::new(Kind::NotFound, format!("there is no row {seq}")).hint("interlock evidence stats")),
+    }
+}

@@ -1,0 +1,240 @@
+//! The conductor: walks an utterance through the stages and stops at the first that is sure.
+//!
+//! It does no I/O and holds no rule of any stage. Where a stage needs the world (a model, a store of passages) it
+//! answers with a [`Step`], and whoever owns it obeys and comes back. A tie is a question to the person, never a
+//! guess.
+
+use super::compound;
+use super::decide;
+use super::definition::Risk;
+use super::hazard::{self, Hazard};
+use super::lexicon;
+use super::pattern::By;
+use super::resolution::{Candidate, HazardKind, Likeness, Outcome, Passage, Refused, Resolution, Stage};
+use super::understanding::Understanding;
+use super::utterance::Utterance;
+
+/// Candidates named in a question to a person.
+pub const CANDIDATES_MAX: usize = 3;
+/// A label of the model below this is no vote.
+const MODEL_SURE: f32 = 0.95;
+
+/// Which stages may take part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stages {
+    /// Corrections of known mishearings.
+    pub hotword: bool,
+    /// Templates by character.
+    pub pattern: bool,
+    /// Sound and words.
+    pub pinyin: bool,
+    /// The owner can run a classifier.
+    pub model: bool,
+    /// The owner can retrieve passages.
+    pub knowledge: bool,
+}
+
+impl Stages {
+    /// The stages that need nothing but the command set.
+    pub const PURE: Stages = Stages { hotword: true, pattern: true, pinyin: true, model: false, knowledge: false };
+
+    /// None at all.
+    pub const NONE: Stages = Stages { hotword: false, pattern: false, pinyin: false, model: false, knowledge: false };
+
+    /// With this stage as well.
+    #[must_use]
+    pub fn with(mut self, stage: Stage) -> Stages {
+        match stage {
+            Stage::Hotword => self.hotword = true,
+            Stage::Pattern => self.pattern = true,
+            Stage::Pinyin => self.pinyin = true,
+            Stage::Model => self.model = true,
+            Stage::Knowledge => self.knowledge = true,
+            Stage::None => {}
+        }
+        self
+    }
+}
+
+/// What the owner of a walk has to do next.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Step {
+    /// Classify this text, and come back with [`Walk::classified`].
+    Classify(String),
+    /// Find passages for this question, and come back with [`Walk::retrieved`].
+    Retrieve(String),
+    /// That is the answer.
+    Done(Resolution),
+}
+
+/// One utterance on its way through the stages.
+pub struct Walk<'a> {
+    understanding: &'a Understanding,
+    text: String,
+    stages: Stages,
+    /// What the pure stages found; the later ones can only fill what they left open.
+    found: Resolution,
+    classified: bool,
+    retrieved: bool,
+}
+
+impl<'a> Walk<'a> {
+    /// Begins with what a recogniser wrote.
+    #[must_use]
+    pub fn new(understanding: &'a Understanding, text: &str, stages: Stages) -> Walk<'a> {
+        let (text, found) = match Utterance::read(text, &understanding.sounds) {
+            Ok(utterance) => (utterance.text(), resolve(understanding, &utterance, stages)),
+            Err(_) => (String::new(), Resolution::rejected(Refused::NoUtterance)),
+        };
+        Walk { understanding, text, stages, found, classified: false, retrieved: false }
+    }
+
+    /// What is to be done next.
+    #[must_use]
+    pub fn next(&self) -> Step {
+        match &self.found.outcome {
+            Outcome::Rejected(Refused::NoCommand) if self.stages.model && !self.classified => {
+                Step::Classify(self.text.clone())
+            }
+            Outcome::Rejected(Refused::NoCommand | Refused::Hazard(_)) if self.stages.knowledge && !self.retrieved => {
+                Step::Retrieve(self.text.clone())
+            }
+            Outcome::Command(_)
+            | Outcome::Incomplete { .. }
+            | Outcome::Sequence(_)
+            | Outcome::Knowledge
+            | Outcome::Ambiguous
+            | Outcome::Rejected(_) => Step::Done(self.found.clone()),
+        }
+    }
+
+    /// What each stage saw, for a person: a line a fact.
+    #[must_use]
+    pub fn explain(&self) -> String {
+        match Utterance::read(&self.text, &self.understanding.sounds) {
+            Ok(utterance) => explain(self.understanding, &utterance),
+            Err(_) => "utterance: none\n".to_owned(),
+        }
+    }
+
+    /// The labels of the classifier, best first. They can name a command that only reads; anything that acts stays
+    /// a question to the person.
+    pub fn classified(&mut self, labels: &[Candidate]) {
+        self.classified = true;
+        let Some(best) = labels.first().filter(|best| best.confidence >= MODEL_SURE) else { return };
+        let Some(number) = self.understanding.commands.list.iter().position(|command| command.id == best.command)
+        else {
+            return;
+        };
+        self.found.stage = Stage::Model;
+        self.found.confidence = best.confidence;
+        self.found.candidates = labels.iter().take(CANDIDATES_MAX).cloned().collect();
+        self.found.outcome = match self.understanding.commands.list[number].risk {
+            Risk::Read => self.understanding.outcome(number, Default::default(), Likeness::Near),
+            Risk::Operate | Risk::Dangerous => Outcome::Ambiguous,
+        };
+    }
+
+    /// The passages that were found, best first; none when the question is not of this plant.
+    pub fn retrieved(&mut self, passages: Vec<Passage>) {
+        self.retrieved = true;
+        if let Some(best) = passages.first() {
+            self.found.stage = Stage::Knowledge;
+            self.found.confidence = best.score.clamp(0.0, 1.0);
+            self.found.outcome = Outcome::Knowledge;
+            self.found.passages = passages;
+        }
+    }
+}
+
+/// The stages that need nothing but the command set, on a whole utterance.
+pub(super) fn resolve(understanding: &Understanding, utterance: &Utterance, stages: Stages) -> Resolution {
+    let spans = lexicon::trimmed(&utterance.chars, &understanding.lead, &understanding.trail);
+    if stages.pattern
+        && let Some(found) = spans.iter().find_map(|span| by_template(understanding, utterance, *span, By::Character))
+    {
+        return found;
+    }
+    if let Some(found) = compound::resolve(understanding, utterance, stages) {
+        return found;
+    }
+    let hazards = hazard::hazards(&understanding.rules, utterance);
+    if stages.pinyin {
+        if !hazards.iter().any(|hazard| !hazard.soft)
+            && let Some(found) = spans.iter().find_map(|span| by_template(understanding, utterance, *span, By::Sound))
+        {
+            return found;
+        }
+        let found = decide::decide(understanding, utterance, &hazards);
+        if !matches!(found.outcome, Outcome::Rejected(Refused::NoCommand)) {
+            return found;
+        }
+    }
+    match refusing(&hazards) {
+        Some(kind) => Resolution::rejected(Refused::Hazard(kind)),
+        None => Resolution::rejected(Refused::NoCommand),
+    }
+}
+
+/// The kind of the first hazard that no reading command could ignore.
+fn refusing(hazards: &[Hazard]) -> Option<HazardKind> {
+    hazards.iter().find(|hazard| !hazard.soft).or(hazards.first()).map(|hazard| hazard.kind)
+}
+
+fn by_template(
+    understanding: &Understanding,
+    utterance: &Utterance,
+    span: (usize, usize),
+    by: By,
+) -> Option<Resolution> {
+    let commands = &understanding.commands;
+    let mut found =
+        understanding.patterns.find(utterance, span, by, &commands.list, &commands.zones, &understanding.sounds);
+    // A question mark makes a question of any command; asking for a value already is one.
+    found.retain(|found| !utterance.asked || commands.list[found.command].risk == Risk::Read);
+    if by == By::Sound {
+        // Two or three syllables that sound like a dangerous command are ordinary speech far more often (喝茶).
+        found.retain(|found| {
+            commands.list[found.command].risk != Risk::Dangerous
+                || found.misheard == 0
+                || span.1 - span.0 >= DANGEROUS_SOUND_LEN_MIN
+        });
+    }
+    let (stage, likeness) = match by {
+        By::Character => (Stage::Pattern, Likeness::Pattern),
+        By::Sound => (Stage::Pinyin, Likeness::Sound),
+    };
+    let least = found.iter().map(|found| found.misheard).min()?;
+    found.retain(|found| found.misheard == least);
+    let candidates: Vec<Candidate> = found
+        .iter()
+        .take(CANDIDATES_MAX)
+        .map(|found| Candidate { command: commands.list[found.command].id.clone(), confidence: 1.0 })
+        .collect();
+    let outcome = match found.pop() {
+        Some(only) if found.is_empty() => understanding.outcome(only.command, only.slots, likeness),
+        Some(_) => Outcome::Ambiguous,
+        None => return None,
+    };
+    Some(Resolution { outcome, stage, confidence: 1.0, candidates, passages: Vec::new() })
+}
+
+/// Shortest utterance that may reach a dangerous command by sound alone, in characters.
+const DANGEROUS_SOUND_LEN_MIN: usize = 4;
+
+fn explain(understanding: &Understanding, utterance: &Utterance) -> String {
+    let part = |start: usize, end: usize| utterance.chars[start..end].iter().collect::<String>();
+    let spans = lexicon::trimmed(&utterance.chars, &understanding.lead, &understanding.trail);
+    let cut: Vec<String> = spans.iter().map(|(start, end)| part(*start, *end)).collect();
+    let mut lines = format!("utterance: {}\nwithout fillers: {}\n", utterance.text(), cut.join(" / "));
+    for amount in &utterance.amounts {
+        let said = part(usize::from(amount.start), usize::from(amount.end));
+        lines.push_str(&format!("number: {said} = {} ({:?})\n", amount.value, amount.measure));
+    }
+    for hazard in hazard::hazards(&understanding.rules, utterance) {
+        let soft = if hazard.soft { ", harmless to a reading command" } else { "" };
+        lines.push_str(&format!("hazard: {} ({}{soft})\n", part(hazard.start, hazard.end), hazard.kind));
+    }
+    lines.push_str(&decide::explain(understanding, utterance, &hazard::hazards(&understanding.rules, utterance)));
+    lines
+}

@@ -1,0 +1,24 @@
+//! Understanding commands: from what was said to a command with typed slots, or to the reason why not.
+//!
+//! A wrong command is worse than none. What negates, asks, reports, puts off or takes back is recognised before
+//! anything is matched ([`hazard`]), and no stage may execute what it mentions. Nothing here does I/O or waits:
+//! [`cascade`] is the conductor, and answers with a step for its owner to carry out.
+
+pub mod bind;
+pub mod cascade;
+mod compound;
+mod decide;
+pub mod definition;
+mod frame;
+pub mod hazard;
+mod lattice;
+pub mod lexicon;
+pub mod number;
+pub mod pattern;
+pub mod resolution;
+mod score;
+pub mod sound;
+pub mod template;
+pub mod understanding;
+pub mod utterance;
+mod words;

@@ -1,0 +1,449 @@
+//! Templates against utterances: character by character, or syllable by syllable.
+//!
+//! Each template becomes a short program; nothing is expanded. A program is tried only when a rare piece that all
+//! its sentences share occurs in the utterance, so that the work follows the utterance and not the number of
+//! commands. A match covers the whole utterance: what is left over is never ignored here.
+
+use std::collections::BTreeMap;
+
+use super::definition::{Definition, SlotKind};
+use super::number::{self, Measure};
+use super::resolution::{SlotValue, Slots};
+use super::sound::{NO_SYLLABLE, Sounds};
+use super::template::{Part, Template};
+use super::utterance::Utterance;
+
+/// Steps that one program may take on one utterance. Templates have no loops, but nested options multiply; a
+/// template that needs more is not a sentence.
+const STEPS_MAX: u32 = 4000;
+/// Slots that one match can fill.
+const CAPTURES_MAX: usize = 8;
+/// Longest text that a free slot may take.
+const FREE_LEN_MAX: usize = 12;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Op {
+    Char(char),
+    /// The slot of this number in its definition.
+    Slot(u16),
+    /// Go on here, and if that fails at the target.
+    Split(u32),
+    Jump(u32),
+    Accept,
+}
+
+/// All templates of a command set, compiled.
+pub struct Patterns {
+    ops: Vec<Op>,
+    /// Where each program starts, and whose it is.
+    programs: Vec<Program>,
+    /// A piece of sound, and a program whose sentences all contain one of its pieces. Sorted.
+    index: Vec<(u32, u32)>,
+    /// Programs without such a piece.
+    always: Vec<u32>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Program {
+    start: u32,
+    command: u32,
+}
+
+/// A match of a whole utterance.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Match {
+    /// The command's number in its set.
+    pub command: usize,
+    /// What its slots hold.
+    pub slots: Slots,
+    /// Characters that only sound right.
+    pub misheard: usize,
+}
+
+/// May characters differ that sound the same?
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum By {
+    /// No.
+    Character,
+    /// Yes.
+    Sound,
+}
+
+/// A captured slot: its number, from, to.
+type Captures = ([(u16, u8, u8); CAPTURES_MAX], usize);
+
+impl Patterns {
+    /// Compiles the texts, aliases and patterns of `commands`.
+    #[must_use]
+    pub fn compile(commands: &[Definition], sounds: &Sounds) -> Patterns {
+        let mut patterns = Patterns { ops: Vec::new(), programs: Vec::new(), index: Vec::new(), always: Vec::new() };
+        let mut choices: Vec<(u32, Vec<Vec<u32>>)> = Vec::new();
+        for (number, command) in commands.iter().enumerate() {
+            let literals = std::iter::once(&command.text).chain(&command.aliases).map(|text| Template::literal(text));
+            for template in literals.chain(command.patterns.iter().cloned()) {
+                let program = at_u32(patterns.programs.len());
+                patterns.programs.push(Program { start: at_u32(patterns.ops.len()), command: at_u32(number) });
+                patterns.emit(&template.parts, command);
+                patterns.ops.push(Op::Accept);
+                let mut keys = Vec::new();
+                piece_sets(&template.parts, sounds, &mut keys);
+                choices.push((program, keys));
+            }
+        }
+        let mut counts: BTreeMap<u32, usize> = BTreeMap::new();
+        for key in choices.iter().flat_map(|(_, sets)| sets).flatten() {
+            *counts.entry(*key).or_default() += 1;
+        }
+        for (program, sets) in choices {
+            let rarest = sets.into_iter().min_by_key(|set| set.iter().map(|key| counts[key]).sum::<usize>());
+            match rarest {
+                Some(set) => patterns.index.extend(set.into_iter().map(|key| (key, program))),
+                None => patterns.always.push(program),
+            }
+        }
+        patterns.index.sort_unstable();
+        patterns.index.dedup();
+        patterns.ops.shrink_to_fit();
+        patterns.index.shrink_to_fit();
+        patterns
+    }
+
+    fn emit(&mut self, parts: &[Part], command: &Definition) {
+        for part in parts {
+            match part {
+                Part::Text(text) => self.ops.extend(text.chars().flat_map(char::to_lowercase).map(Op::Char)),
+                Part::Slot(name) => {
+                    let slot = command.slots.iter().position(|slot| slot.name == *name).unwrap_or(usize::MAX);
+                    self.ops.push(Op::Slot(u16::try_from(slot).unwrap_or(u16::MAX)));
+                }
+                Part::Choice { branches, optional } => {
+                    let mut jumps = Vec::new();
+                    for (n, branch) in branches.iter().enumerate() {
+                        let last = n + 1 == branches.len() && !optional;
+                        let split = self.ops.len();
+                        if !last {
+                            self.ops.push(Op::Split(0));
+                        }
+                        self.emit(branch, command);
+                        if !last {
+                            jumps.push(self.ops.len());
+                            self.ops.push(Op::Jump(0));
+                            self.ops[split] = Op::Split(at_u32(self.ops.len()));
+                        }
+                    }
+                    let end = at_u32(self.ops.len());
+                    for jump in jumps {
+                        self.ops[jump] = Op::Jump(end);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Every command that a template says with the whole of `utterance` from `start` to `end`, in the order of the
+    /// set. One match for each command, the one with the fewest misheard characters.
+    #[must_use]
+    pub fn find(
+        &self,
+        utterance: &Utterance,
+        (start, end): (usize, usize),
+        by: By,
+        commands: &[Definition],
+        zones: &[String],
+        sounds: &Sounds,
+    ) -> Vec<Match> {
+        let mut tried: Vec<u32> = Vec::with_capacity(32);
+        for at in start..end {
+            self.programs_of(utterance, at, end, by, sounds, &mut tried);
+        }
+        tried.extend(&self.always);
+        tried.sort_unstable();
+        tried.dedup();
+        let mut found: Vec<Match> = Vec::new();
+        for program in tried {
+            let program = self.programs[program as usize];
+            let command = &commands[program.command as usize];
+            let mut run = Run { patterns: self, utterance, end, by, command, zones, sounds, steps: 0, misheard: 0 };
+            let mut captures: Captures = ([(0, 0, 0); CAPTURES_MAX], 0);
+            if !run.step(program.start as usize, start, &mut captures) {
+                continue;
+            }
+            let matched = Match {
+                command: program.command as usize,
+                slots: fill(&captures, utterance, command, zones),
+                misheard: run.misheard,
+            };
+            match found.iter_mut().find(|other| other.command == matched.command) {
+                Some(other) if other.misheard > matched.misheard => *other = matched,
+                Some(_) => {}
+                None => found.push(matched),
+            }
+        }
+        found
+    }
+
+    fn programs_of(&self, utterance: &Utterance, at: usize, end: usize, by: By, sounds: &Sounds, into: &mut Vec<u32>) {
+        let readings = |at: usize| -> ([u32; 3], usize) {
+            let ch = utterance.chars[at];
+            let all = utterance.readings[at];
+            if all[0] == NO_SYLLABLE {
+                return ([letter(ch), 0, 0], 1);
+            }
+            let usual = u32::from(sounds.usual(ch));
+            let count = if by == By::Character { 1 } else { all.iter().take_while(|s| **s != NO_SYLLABLE).count() };
+            let mut keys = [usual, 0, 0];
+            for (slot, syllable) in keys.iter_mut().zip(all).take(count) {
+                *slot = u32::from(syllable);
+            }
+            (keys, count)
+        };
+        let (first, firsts) = readings(at);
+        for a in &first[..firsts] {
+            self.collect(single(*a), into);
+            if at + 1 < end {
+                let (second, seconds) = readings(at + 1);
+                for b in &second[..seconds] {
+                    self.collect(pair(*a, *b), into);
+                }
+            }
+        }
+    }
+
+    fn collect(&self, key: u32, into: &mut Vec<u32>) {
+        let from = self.index.partition_point(|(other, _)| *other < key);
+        into.extend(self.index[from..].iter().take_while(|(other, _)| *other == key).map(|(_, program)| program));
+    }
+}
+
+fn at_u32(at: usize) -> u32 {
+    u32::try_from(at).unwrap_or(u32::MAX)
+}
+
+/// A letter as a sound of its own; syllables stay below.
+fn letter(ch: char) -> u32 {
+    0x200 + (u32::from(ch) & 0xff)
+}
+
+fn single(a: u32) -> u32 {
+    a
+}
+
+fn pair(a: u32, b: u32) -> u32 {
+    0x1_0000 + (a << 12) + b
+}
+
+/// Sets of pieces, of each of which every sentence of `parts` contains at least one.
+fn piece_sets(parts: &[Part], sounds: &Sounds, into: &mut Vec<Vec<u32>>) {
+    let sound = |ch: char| match sounds.usual(ch) {
+        NO_SYLLABLE => letter(ch.to_lowercase().next().unwrap_or(ch)),
+        syllable => u32::from(syllable),
+    };
+    for part in parts {
+        match part {
+            Part::Text(text) => {
+                let chars: Vec<char> = text.chars().collect();
+                if let [only] = chars[..] {
+                    into.push(vec![single(sound(only))]);
+                }
+                into.extend(chars.windows(2).map(|two| vec![pair(sound(two[0]), sound(two[1]))]));
+            }
+            Part::Slot(_) => {}
+            Part::Choice { optional: true, .. } => {}
+            Part::Choice { branches, optional: false } => {
+                let each: Vec<Vec<Vec<u32>>> = branches
+                    .iter()
+                    .map(|branch| {
+                        let mut sets = Vec::new();
+                        piece_sets(branch, sounds, &mut sets);
+                        sets
+                    })
+                    .collect();
+                if each.iter().all(|sets| !sets.is_empty()) {
+                    into.push(each.into_iter().filter_map(|sets| sets.into_iter().next()).flatten().collect());
+                }
+            }
+        }
+    }
+}
+
+struct Run<'a> {
+    patterns: &'a Patterns,
+    utterance: &'a Utterance,
+    end: usize,
+    by: By,
+    command: &'a Definition,
+    zones: &'a [String],
+    sounds: &'a Sounds,
+    steps: u32,
+    misheard: usize,
+}
+
+impl Run<'_> {
+    fn step(&mut self, mut pc: usize, mut at: usize, captures: &mut Captures) -> bool {
+        let misheard = self.misheard;
+        loop {
+            self.steps += 1;
+            if self.steps > STEPS_MAX {
+                return false;
+            }
+            match self.patterns.ops[pc] {
+                Op::Accept => {
+                    if at == self.end {
+                        return true;
+                    }
+                    break;
+                }
+                Op::Char(expected) => {
+                    if at >= self.end || !self.same(at, expected) {
+                        break;
+                    }
+                    at += 1;
+                    pc += 1;
+                }
+                Op::Jump(target) => pc = target as usize,
+                Op::Split(target) => {
+                    let held = captures.1;
+                    if self.step(pc + 1, at, captures) {
+                        return true;
+                    }
+                    captures.1 = held;
+                    pc = target as usize;
+                }
+                Op::Slot(slot) => {
+                    let held = captures.1;
+                    let kind = self.command.slots.get(usize::from(slot)).map(|slot| slot.kind);
+                    let ends = kind.map_or(([0; 3], 0), |kind| self.slot_ends(kind, at));
+                    for stop in &ends.0[..ends.1] {
+                        captures.1 = held;
+                        if held < CAPTURES_MAX {
+                            captures.0[held] = (slot, small(at), small(*stop));
+                            captures.1 = held + 1;
+                        }
+                        if self.step(pc + 1, *stop, captures) {
+                            return true;
+                        }
+                    }
+                    captures.1 = held;
+                    break;
+                }
+            }
+        }
+        self.misheard = misheard;
+        false
+    }
+
+    fn same(&mut self, at: usize, expected: char) -> bool {
+        if self.utterance.chars[at] == expected {
+            return true;
+        }
+        if self.by == By::Character {
+            return false;
+        }
+        let syllable = self.sounds.usual(expected);
+        let same = syllable != NO_SYLLABLE && self.utterance.readings[at].contains(&syllable);
+        self.misheard += usize::from(same);
+        same
+    }
+
+    /// Where a value of this kind that begins at `at` may end: at most three places.
+    fn slot_ends(&mut self, kind: SlotKind, at: usize) -> ([usize; 3], usize) {
+        let mut ends = ([0; 3], 0);
+        let mut push = |end: usize| {
+            if end <= self.end && ends.1 < 3 && !ends.0[..ends.1].contains(&end) {
+                ends.0[ends.1] = end;
+                ends.1 += 1;
+            }
+        };
+        if kind == SlotKind::Zone {
+            for zone in self.zones {
+                let len = zone.chars().count();
+                if at + len <= self.end
+                    && zone.chars().enumerate().all(|(n, ch)| {
+                        self.utterance.chars[at + n] == ch
+                            || (self.by == By::Sound
+                                && self.sounds.usual(ch) != NO_SYLLABLE
+                                && self.utterance.readings[at + n].contains(&self.sounds.usual(ch)))
+                    })
+                {
+                    push(at + len);
+                }
+            }
+            return ends;
+        }
+        if kind == SlotKind::Free {
+            // The shortest first: what follows in the template decides.
+            for len in 1..=FREE_LEN_MAX.min(self.end.saturating_sub(at)) {
+                push(at + len);
+            }
+            return ends;
+        }
+        let Some(amount) = self.utterance.amounts.iter().find(|amount| usize::from(amount.start) == at) else {
+            return ends;
+        };
+        let (end, bare) = (usize::from(amount.end), usize::from(amount.bare_end));
+        match (kind, amount.measure) {
+            (SlotKind::DeviceNo, Measure::Ordinal) => {
+                push(end);
+                push(bare);
+            }
+            (SlotKind::DeviceNo, Measure::Plain) => push(bare),
+            (SlotKind::Digits, Measure::Plain | Measure::Ordinal) => push(bare),
+            (SlotKind::Percent, Measure::Percent) => push(end),
+            (SlotKind::Percent | SlotKind::Number, Measure::Plain) => push(bare),
+            (SlotKind::Duration, Measure::Seconds) => push(end),
+            (
+                SlotKind::Number,
+                Measure::Degrees | Measure::Hertz | Measure::Turns | Measure::Speed | Measure::Other,
+            ) => push(bare),
+            _ => {}
+        }
+        ends
+    }
+}
+
+fn small(at: usize) -> u8 {
+    u8::try_from(at).unwrap_or(u8::MAX)
+}
+
+fn fill(captures: &Captures, utterance: &Utterance, command: &Definition, zones: &[String]) -> Slots {
+    let mut slots = Slots::new();
+    for (slot, start, end) in &captures.0[..captures.1] {
+        let Some(slot) = command.slots.get(usize::from(*slot)) else { continue };
+        if let Some(value) = value_of(utterance, (usize::from(*start), usize::from(*end)), slot.kind, zones) {
+            slots.insert(slot.name.clone(), value);
+        }
+    }
+    slots
+}
+
+/// What a slot of this kind holds when these characters fill it.
+#[must_use]
+pub fn value_of(
+    utterance: &Utterance,
+    (start, end): (usize, usize),
+    kind: SlotKind,
+    zones: &[String],
+) -> Option<SlotValue> {
+    let text = || utterance.chars[start..end].iter().collect::<String>();
+    match kind {
+        SlotKind::Zone => {
+            let heard = text();
+            // A zone that was misheard is named as the plant names it; lengths agree, so the sounds did.
+            let zone = zones.iter().find(|zone| **zone == heard).or_else(|| {
+                zones.iter().find(|zone| {
+                    zone.chars().count() == end - start
+                        && zone.chars().zip(&utterance.chars[start..end]).any(|(a, b)| a == *b)
+                })
+            });
+            Some(SlotValue::Text(zone.cloned().unwrap_or(heard)))
+        }
+        SlotKind::Free => Some(SlotValue::Text(text())),
+        SlotKind::DeviceNo | SlotKind::Number | SlotKind::Percent | SlotKind::Duration | SlotKind::Digits => {
+            let amount = utterance.amounts.iter().find(|amount| usize::from(amount.start) == start)?;
+            Some(match kind {
+                SlotKind::Digits => SlotValue::Text(number::digits(&utterance.chars, amount)),
+                _ => SlotValue::Number(amount.value),
+            })
+        }
+    }
+}

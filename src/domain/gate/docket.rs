@@ -1,0 +1,357 @@
+//! A batch at the gate: what is permitted, what waits for a person's word.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::id::{CallId, Epoch, QuestionId, ToolName};
+use crate::request::args::Digest;
+use crate::request::why::{Step, Why};
+use crate::request::{Asker, Refusal, Request};
+use crate::surface::Call;
+use crate::surface::nature::{Nature, Risk};
+use crate::surface::tool::Tool;
+use crate::time::Tick;
+
+use super::decide::{Case, Decision, Verdict, decide};
+use super::policy::Policy;
+use super::shown::shown;
+
+/// What a question is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum QuestionKind {
+    /// The gate asks for a permission.
+    Permit,
+    /// A dangerous action waits for its confirmation.
+    Confirm,
+    /// What became of an effect whose outcome is unknown.
+    Outcome,
+}
+
+impl QuestionKind {
+    /// The word in `ask list`.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            QuestionKind::Permit => "permit",
+            QuestionKind::Confirm => "confirm",
+            QuestionKind::Outcome => "outcome",
+        }
+    }
+}
+
+/// What an answer is bound to. An answer for another call, another input, other facts or another epoch is none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct QuestionKey {
+    /// The call.
+    pub call: CallId,
+    /// The hash of its input.
+    pub args: Digest,
+    /// The digest of the facts about its paths.
+    pub facts: Digest,
+    /// The epoch of the run's policy.
+    pub epoch: Epoch,
+}
+
+/// A question to a person. Plain data: knowing it gives no right.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Question {
+    /// Its number.
+    pub id: QuestionId,
+    /// What it is about.
+    pub kind: QuestionKind,
+    /// What an answer is bound to.
+    pub key: QuestionKey,
+    /// When it counts as refused; `None` for [`QuestionKind::Outcome`], which never expires.
+    pub until: Option<Tick>,
+    /// For whom the call is made; not known any more after a restart.
+    pub asker: Option<Asker>,
+    /// The tool.
+    pub tool: ToolName,
+    /// The input in one line, with control and bidirectional characters escaped, cut to a bound.
+    pub shown: String,
+    /// The step that asks; `None` for [`QuestionKind::Outcome`].
+    pub step: Option<Step>,
+    /// The rule that asks.
+    pub rule: Option<String>,
+    /// One sentence in English.
+    pub reason: String,
+}
+
+/// A person's word on a `permit` or `confirm` question.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Answer {
+    /// Yes, for this call only.
+    Allow,
+    /// No.
+    Deny,
+}
+
+/// Why an answer was not obeyed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Ignored {
+    /// No question has this number.
+    NoSuchQuestion,
+    /// The question is closed: answered, expired, cancelled or void.
+    Closed,
+    /// The answer was given for another call, input, facts or epoch.
+    Stale,
+    /// An `outcome` question takes `settle`, the others `allow` or `deny`.
+    WrongKind,
+}
+
+impl Ignored {
+    /// The stable code.
+    #[must_use]
+    pub fn code(self) -> &'static str {
+        match self {
+            Ignored::NoSuchQuestion => "no_such_question",
+            Ignored::Closed => "closed",
+            Ignored::Stale => "stale",
+            Ignored::WrongKind => "wrong_kind",
+        }
+    }
+}
+
+/// Gives out question numbers; none twice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct QuestionIds {
+    next: u64,
+}
+
+impl QuestionIds {
+    /// From the first number that was never used.
+    #[must_use]
+    pub fn starting_at(next: QuestionId) -> QuestionIds {
+        QuestionIds { next: next.0 }
+    }
+
+    /// The next one.
+    pub fn take(&mut self) -> QuestionId {
+        let id = QuestionId(self.next);
+        self.next += 1;
+        id
+    }
+
+    /// The number was given out at some time.
+    #[must_use]
+    pub fn was_used(&self, id: QuestionId) -> bool {
+        id.0 < self.next
+    }
+
+    /// Counts a number as used: a question from before a restart keeps its own.
+    pub fn skip(&mut self, id: QuestionId) {
+        self.next = self.next.max(id.0 + 1);
+    }
+}
+
+/// Leave to go to the schedule. Made by [`Docket::clear`] only, once no question of the batch is open.
+#[derive(Debug)]
+#[must_use = "each permitted call is answered: admit it or refuse it"]
+pub struct Permit {
+    call: Call,
+    decision: Box<Decision>,
+    epoch: Epoch,
+}
+
+impl Permit {
+    /// The call.
+    #[must_use]
+    pub fn id(&self) -> CallId {
+        self.call.id()
+    }
+
+    /// The request.
+    pub fn request(&self) -> &Request {
+        self.call.request()
+    }
+
+    /// The tool.
+    #[must_use]
+    pub fn tool(&self) -> &Arc<Tool> {
+        self.call.tool()
+    }
+
+    /// What the call is by nature.
+    #[must_use]
+    pub fn nature(&self) -> &Arc<Nature> {
+        self.call.nature()
+    }
+
+    /// What permitted it: the gate's decision, or the one that a person's yes overruled.
+    #[must_use]
+    pub fn decision(&self) -> &Decision {
+        &self.decision
+    }
+
+    /// It runs at once, and past an evidence log that cannot be written: the gate found it protective.
+    #[must_use]
+    pub fn protective(&self) -> bool {
+        self.decision.protective
+    }
+
+    /// The epoch that it was given under.
+    #[must_use]
+    pub fn epoch(&self) -> Epoch {
+        self.epoch
+    }
+
+    /// Ends the call before its start.
+    pub fn refuse(self, why: Why) -> Refusal {
+        self.call.refuse(why)
+    }
+
+    /// For the stations behind.
+    pub(crate) fn into_call(self) -> Call {
+        self.call
+    }
+}
+
+/// A batch at the gate.
+#[derive(Debug)]
+#[must_use = "a docket holds calls that are not answered yet"]
+pub struct Docket {
+    permitted: Vec<Permit>,
+    waiting: BTreeMap<QuestionId, Waiting>,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    permit: Permit,
+    question: Question,
+}
+
+/// Judges a batch. What is denied leaves at once; what needs a person's word stays in the docket, and so does, until
+/// all of it is answered, what is permitted.
+pub fn judge(
+    policy: &Policy,
+    epoch: Epoch,
+    calls: Vec<Call>,
+    ids: &mut QuestionIds,
+    now: Tick,
+) -> (Docket, Vec<Refusal>) {
+    let mut docket = Docket { permitted: Vec::new(), waiting: BTreeMap::new() };
+    let mut refused = Vec::new();
+    for call in calls {
+        let wish = call.request().wish();
+        let case = Case { nature: call.nature(), facts: &wish.facts, protective: wish.protective, classifier: None };
+        let decision = decide(policy, case);
+        match decision.verdict {
+            Verdict::Allow => docket.permitted.push(Permit { call, decision: Box::new(decision), epoch }),
+            Verdict::Deny => {
+                let Decision { step, rule, reason, nobody_to_ask, .. } = decision;
+                let why = if nobody_to_ask {
+                    Why::NobodyToAsk { step, rule, reason }
+                } else {
+                    Why::Denied { step, rule, reason }
+                };
+                refused.push(call.refuse(why));
+            }
+            Verdict::Ask => {
+                let id = ids.take();
+                let question = question(id, policy, epoch, &call, &decision, now);
+                docket
+                    .waiting
+                    .insert(id, Waiting { permit: Permit { call, decision: Box::new(decision), epoch }, question });
+            }
+        }
+    }
+    (docket, refused)
+}
+
+fn question(id: QuestionId, policy: &Policy, epoch: Epoch, call: &Call, decision: &Decision, now: Tick) -> Question {
+    let wish = call.request().wish();
+    Question {
+        id,
+        kind: if call.nature().risk == Risk::Dangerous { QuestionKind::Confirm } else { QuestionKind::Permit },
+        key: QuestionKey { call: call.id(), args: wish.args.hash(), facts: wish.facts.digest(), epoch },
+        until: Some(now.after(policy.ask_patience)),
+        asker: Some(policy.asker.clone()),
+        tool: wish.tool.clone(),
+        shown: shown(wish.args.value()),
+        step: Some(decision.step),
+        rule: decision.rule.clone(),
+        reason: decision.reason.clone(),
+    }
+}
+
+impl Docket {
+    /// What waits for a person's word.
+    pub fn questions(&self) -> impl Iterator<Item = &Question> {
+        self.waiting.values().map(|waiting| &waiting.question)
+    }
+
+    /// The earliest moment at which a question expires.
+    #[must_use]
+    pub fn wake_at(&self) -> Option<Tick> {
+        self.waiting.values().filter_map(|waiting| waiting.question.until).min()
+    }
+
+    /// Takes a person's word. A yes moves the call to the permitted ones, a no refuses it, and it alone.
+    ///
+    /// # Errors
+    /// When the question is not open here, or the answer was given for something else.
+    pub fn answer(
+        &mut self,
+        id: QuestionId,
+        key: QuestionKey,
+        answer: Answer,
+        by: &str,
+    ) -> Result<Option<Refusal>, Ignored> {
+        match self.waiting.remove(&id) {
+            None => Err(Ignored::Closed),
+            Some(waiting) if waiting.question.key != key => {
+                self.waiting.insert(id, waiting);
+                Err(Ignored::Stale)
+            }
+            Some(waiting) => match answer {
+                Answer::Allow => {
+                    self.permitted.push(waiting.permit);
+                    Ok(None)
+                }
+                Answer::Deny => Ok(Some(waiting.permit.refuse(Why::DeniedByPerson { by: by.to_owned() }))),
+            },
+        }
+    }
+
+    /// Refuses what nobody answered in time; a question is open up to its last moment and not in it.
+    #[must_use]
+    pub fn expire(&mut self, now: Tick) -> Vec<(QuestionId, Refusal)> {
+        let late = self.waiting.extract_if(.., |_, waiting| waiting.question.until.is_some_and(|until| until <= now));
+        late.map(|(id, waiting)| (id, waiting.permit.refuse(Why::AskTimedOut))).collect()
+    }
+
+    /// Refuses what touches the same things as a protective action: it was wished for before the emergency.
+    #[must_use]
+    pub fn supersede(&mut self, protective: &Nature, by: CallId) -> Vec<(Option<QuestionId>, Refusal)> {
+        let meets = |permit: &Permit| {
+            !permit.protective() && permit.nature().keys.interfere(&protective.keys) && permit.id() != by
+        };
+        let why = Why::Superseded { by };
+        let waiting = self.waiting.extract_if(.., |_, waiting| meets(&waiting.permit));
+        let mut gone: Vec<_> = waiting.map(|(id, waiting)| (Some(id), waiting.permit.refuse(why.clone()))).collect();
+        let permitted = self.permitted.extract_if(.., |permit| meets(permit));
+        gone.extend(permitted.map(|permit| (None, permit.refuse(why.clone()))));
+        gone
+    }
+
+    /// Refuses the whole batch: cancelled, or judged under a policy that is no more.
+    #[must_use]
+    pub fn void(self, why: &Why) -> Vec<(Option<QuestionId>, Refusal)> {
+        let waiting = self.waiting.into_iter().map(|(id, waiting)| (Some(id), waiting.permit));
+        let permitted = self.permitted.into_iter().map(|permit| (None, permit));
+        permitted.chain(waiting).map(|(id, permit)| (id, permit.refuse(why.clone()))).collect()
+    }
+
+    /// Gives out the permits, in call order, once no question is open.
+    ///
+    /// # Errors
+    /// The docket itself, while one is.
+    pub fn clear(mut self) -> Result<Vec<Permit>, Docket> {
+        if self.waiting.is_empty() {
+            self.permitted.sort_by_key(Permit::id);
+            Ok(self.permitted)
+        } else {
+            Err(self)
+        }
+    }
+}

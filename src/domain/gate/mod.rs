@@ -1,0 +1,15 @@
+//! May this be done? Judges whole batches, and keeps what waits for a person's word.
+//!
+//! Pure: facts about files come in with the wish, time as an argument. No [`Permit`] leaves a [`Docket`] while one
+//! question of the batch is open: the batch rule is a return type. A question leaves the line here and comes back
+//! here; an answer fits one (call, input, facts, epoch) and nothing else, and the first answer counts.
+
+pub mod decide;
+pub mod docket;
+mod matches;
+mod pattern;
+pub mod policy;
+pub mod protected;
+pub mod rule;
+mod shell;
+pub mod shown;

@@ -1,0 +1,125 @@
+//! What a run may do: its mode, its rules, whom it acts for, and who can be asked.
+//!
+//! A policy is a value made from the checked configuration; a change makes a new one and a new epoch, it never edits
+//! the old one. A child's policy is made by [`Policy::narrowed`], which can only take away.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::request::Asker;
+
+use super::rule::Rules;
+
+/// How long a `permit` or `confirm` question waits by default (`[ask] timeout`).
+pub const ASK_PATIENCE: Duration = Duration::from_secs(120);
+
+/// How freely a run may act. The order is the one of width: a child is clamped to its parent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Mode {
+    /// Reads only.
+    Plan,
+    /// What would be asked is denied.
+    DontAsk,
+    /// Asks for what no rule allows.
+    Default,
+    /// Writes inside the working directories go without a question.
+    AcceptEdits,
+    /// Everything that no rule and no immune check stops.
+    BypassPermissions,
+}
+
+impl Mode {
+    /// All of them, from narrow to wide.
+    pub const ALL: [Mode; 5] = [Mode::Plan, Mode::DontAsk, Mode::Default, Mode::AcceptEdits, Mode::BypassPermissions];
+
+    /// The word in configuration, `policy check` and evidence.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Mode::Plan => "plan",
+            Mode::DontAsk => "dontAsk",
+            Mode::Default => "default",
+            Mode::AcceptEdits => "acceptEdits",
+            Mode::BypassPermissions => "bypassPermissions",
+        }
+    }
+
+    /// Reads the word.
+    #[must_use]
+    pub fn from_word(word: &str) -> Option<Mode> {
+        Mode::ALL.into_iter().find(|mode| mode.word() == word)
+    }
+}
+
+/// Which rule wins when several match.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum RuleOrder {
+    /// Deny, then ask, then allow, over all rules together.
+    #[default]
+    Strictest,
+    /// The highest authority, among those the newest (the paper's order).
+    Authority,
+}
+
+/// What the optional classifier said, or that it could not say anything.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Classifier {
+    /// Harmless.
+    Allow,
+    /// A person should look.
+    Ask,
+    /// Harmful.
+    Deny,
+    /// It gave no answer: taken as [`Classifier::Ask`].
+    Fail,
+}
+
+/// What a run may do.
+#[derive(Debug, Clone)]
+pub struct Policy {
+    /// Whom the run acts for.
+    pub asker: Asker,
+    /// How freely.
+    pub mode: Mode,
+    /// The rules of all authorities.
+    pub rules: Arc<Rules>,
+    /// Which rule wins.
+    pub order: RuleOrder,
+    /// There is somebody who can be asked.
+    pub answerable: bool,
+    /// How long a question waits.
+    pub ask_patience: Duration,
+    /// `[safety] confirm-protective`: protective actions are asked about like any other.
+    pub confirm_protective: bool,
+    /// Interlock's own configuration, policy, evidence and learned data: canonical paths, protected like `/etc`.
+    pub own_paths: Arc<[String]>,
+    /// Where Interlock keeps its keys: reading there is a question in every mode.
+    pub own_secrets: Arc<[String]>,
+    /// In `bypassPermissions`, a classifier that fails does not ask (the paper's fail-open; off by default).
+    pub classifier_fails_open: bool,
+}
+
+impl Policy {
+    /// The policy of a run in `default` mode without any rule.
+    #[must_use]
+    pub fn plain(asker: Asker) -> Policy {
+        Policy {
+            asker,
+            mode: Mode::Default,
+            rules: Arc::new(Rules::default()),
+            order: RuleOrder::Strictest,
+            answerable: true,
+            ask_patience: ASK_PATIENCE,
+            confirm_protective: false,
+            own_paths: Arc::new([]),
+            own_secrets: Arc::new([]),
+            classifier_fails_open: false,
+        }
+    }
+
+    /// A child's policy: another asker, the same rules, at most the same mode.
+    #[must_use]
+    pub fn narrowed(&self, asker: Asker, wanted: Mode) -> Policy {
+        Policy { asker, mode: wanted.min(self.mode), ..self.clone() }
+    }
+}

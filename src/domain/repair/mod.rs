@@ -1,0 +1,231 @@
+//! Reads what the log kept of each call, and says how the calls that a crash left open end.
+//!
+//! It never guesses "done": an intent without an outcome is unknown, and what the contract then allows is said beside
+//! it. Settle first, resolve later. What did not come to an intent was not started. Nothing is undone.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::closure::Ending;
+use crate::effect::outcome::{Known, OpKey, WayOut, way_out};
+use crate::effect::report::Loss;
+use crate::event::Event;
+use crate::gate::docket::{Answer, QuestionKind};
+use crate::gate::shown::shown;
+use crate::id::{CallId, QuestionId, ToolName};
+use crate::request::why::Why;
+use crate::surface::contract::Contract;
+
+/// What one row says about a call, as far as repair cares. It can be read back from the written form, which need not
+/// keep outputs and messages whole.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Trace {
+    /// Requested.
+    Requested {
+        /// The tool.
+        tool: ToolName,
+        /// The input as a person sees it.
+        shown: String,
+    },
+    /// A `permit` or `confirm` question was asked, or an outcome question opened.
+    Asked {
+        /// Its number.
+        question: QuestionId,
+        /// What it is about.
+        kind: QuestionKind,
+    },
+    /// A person answered.
+    Answered {
+        /// What.
+        answer: Answer,
+        /// Who.
+        by: String,
+    },
+    /// Permitted.
+    Permitted {
+        /// As a protective action, which may have run past a log that could not be written.
+        protective: bool,
+    },
+    /// The intent was written.
+    Intent {
+        /// The operation.
+        op: OpKey,
+        /// The tool.
+        tool: ToolName,
+        /// The input as a person sees it.
+        shown: String,
+        /// What is promised about it.
+        contract: Arc<Contract>,
+    },
+    /// What came of it, as far as the log keeps it.
+    Outcome {
+        /// How the call ends by it.
+        ending: Ending,
+    },
+    /// Settled.
+    Settled {
+        /// As unknown, with an effect that somebody has to look at.
+        unknown: bool,
+    },
+    /// Resolved.
+    Resolved,
+}
+
+impl Trace {
+    /// What an event says about a call.
+    #[must_use]
+    pub fn of(event: &Event) -> Option<(CallId, Trace)> {
+        let trace = match event {
+            Event::Requested { tool, args, .. } => Trace::Requested { tool: tool.clone(), shown: shown(args.value()) },
+            Event::Asked { question } => Trace::Asked { question: question.id, kind: question.kind },
+            Event::Answered { answer, by, .. } => Trace::Answered { answer: *answer, by: by.clone() },
+            Event::Permitted { protective, .. } => Trace::Permitted { protective: *protective },
+            Event::Intent { op, tool, args, contract, .. } => {
+                Trace::Intent { op: *op, tool: tool.clone(), shown: shown(args), contract: Arc::clone(contract) }
+            }
+            Event::Outcome { known, .. } => Trace::Outcome { ending: Ending::Ran(known.clone()) },
+            Event::Settled { ending, .. } => Trace::Settled { unknown: ending.word() == "unknown" },
+            Event::Resolved { .. } => Trace::Resolved,
+            Event::RunOpened { .. }
+            | Event::PolicyChanged { .. }
+            | Event::AnswerIgnored { .. }
+            | Event::Queued { .. }
+            | Event::Started { .. }
+            | Event::StopAsked { .. }
+            | Event::LateReport { .. } => return None,
+        };
+        event.call().map(|call| (call, trace))
+    }
+}
+
+/// What a provider's history gets in place of the result that never came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Stub {
+    /// It did not start; it may be asked again.
+    NotStarted,
+    /// A person or the policy said no.
+    Denied,
+    /// It may have taken effect: never an invitation to repeat it.
+    OutcomeUnknown,
+}
+
+/// What is to be done about one call that the last life of the daemon left open.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Mend {
+    /// The call.
+    pub call: CallId,
+    /// The ending to be settled; `None` when it is settled already and only its question is open.
+    pub ending: Option<Ending>,
+    /// What a provider's history gets.
+    pub stub: Option<Stub>,
+    /// The effect that somebody has to look at, and the question that may be open about it already.
+    pub unknown: Option<Unknown>,
+}
+
+/// An effect whose outcome nobody knows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unknown {
+    /// The operation.
+    pub op: OpKey,
+    /// The tool.
+    pub tool: ToolName,
+    /// The input as a person sees it.
+    pub shown: String,
+    /// What was lost.
+    pub loss: Loss,
+    /// What may be done.
+    pub way_out: WayOut,
+    /// The question that was opened about it before.
+    pub question: Option<QuestionId>,
+}
+
+#[derive(Default)]
+struct Story {
+    wish: Option<(ToolName, String)>,
+    protective: bool,
+    refused_by: Option<String>,
+    intent: Option<Declared>,
+    outcome: Option<Ending>,
+    settled_unknown: bool,
+    question: Option<QuestionId>,
+}
+
+struct Declared {
+    op: OpKey,
+    tool: ToolName,
+    shown: String,
+    contract: Arc<Contract>,
+}
+
+/// Reads the rows, oldest first, and gives what is to be done, in the order of the calls.
+#[must_use]
+pub fn mend(rows: impl IntoIterator<Item = (CallId, Trace)>) -> Vec<Mend> {
+    let mut stories: BTreeMap<CallId, Story> = BTreeMap::new();
+    for (call, trace) in rows {
+        let story = stories.entry(call).or_default();
+        match trace {
+            Trace::Asked { question, kind: QuestionKind::Outcome } => story.question = Some(question),
+            Trace::Answered { answer: Answer::Deny, by } => story.refused_by = Some(by),
+            Trace::Asked { kind: QuestionKind::Permit | QuestionKind::Confirm, .. }
+            | Trace::Answered { answer: Answer::Allow, .. }
+            | Trace::Permitted { protective: false } => {}
+            Trace::Requested { tool, shown } => story.wish = Some((tool, shown)),
+            Trace::Permitted { protective: true } => story.protective = true,
+            Trace::Intent { op, tool, shown, contract } => story.intent = Some(Declared { op, tool, shown, contract }),
+            Trace::Outcome { ending } => story.outcome = Some(ending),
+            Trace::Settled { unknown: true } => story.settled_unknown = true,
+            // Nothing is left to do: a long log must not fill the memory with what has ended well.
+            Trace::Settled { unknown: false } | Trace::Resolved => {
+                stories.remove(&call);
+            }
+        }
+    }
+    stories.into_iter().filter_map(|(call, story)| story.mend(call)).collect()
+}
+
+impl Story {
+    fn mend(self, call: CallId) -> Option<Mend> {
+        // The one named exception: a protective action may have run although the log could not take its intent.
+        let unlogged = self.protective && self.intent.is_none();
+        let lost = |way_out| Ending::Ran(Known::Unknown { loss: Loss::DaemonEnded, way_out });
+        let ending = match (self.outcome, &self.intent, self.refused_by) {
+            _ if self.settled_unknown => None,
+            (Some(ending), ..) => Some(ending),
+            (None, Some(intent), _) => Some(lost(way_out(&intent.contract))),
+            (None, None, _) if unlogged => Some(lost(WayOut::Hold)),
+            (None, None, Some(by)) => Some(Ending::NotStarted(Why::DeniedByPerson { by })),
+            (None, None, None) => Some(Ending::NotStarted(Why::Interrupted)),
+        };
+        let (loss, is_unknown) = match &ending {
+            Some(Ending::Ran(Known::Unknown { loss, .. })) => (loss.clone(), true),
+            Some(_) => (Loss::DaemonEnded, false),
+            None => (Loss::DaemonEnded, true),
+        };
+        let question = self.question;
+        let unknown = match (self.intent, self.wish) {
+            (Some(Declared { op, tool, shown, contract }), _) if is_unknown && contract.changes() => {
+                Some(Unknown { op, tool, shown, loss, way_out: way_out(&contract), question })
+            }
+            (None, Some((tool, shown))) if is_unknown && unlogged => {
+                Some(Unknown { op: OpKey(call), tool, shown, loss, way_out: WayOut::Hold, question })
+            }
+            (Some(_) | None, _) => None,
+        };
+        if ending.is_none() && unknown.is_none() {
+            return None;
+        }
+        let stub = ending.as_ref().and_then(stub);
+        Some(Mend { call, ending, stub, unknown })
+    }
+}
+
+/// What a provider's history gets for an ending; `None` where there is a real result.
+#[must_use]
+pub fn stub(ending: &Ending) -> Option<Stub> {
+    match ending {
+        Ending::Ran(Known::Done(_) | Known::Failed(_)) => None,
+        Ending::Ran(Known::Unknown { .. }) => Some(Stub::OutcomeUnknown),
+        Ending::NotStarted(why) if why.is_denial() => Some(Stub::Denied),
+        Ending::NotStarted(_) => Some(Stub::NotStarted),
+    }
+}

@@ -1,0 +1,298 @@
+//! When may it be done? One law of order, and two counters a call that carry it out.
+//!
+//! The board keeps a small [`Place`] per call and never looks into a passport. A [`Ticket`] says where in line a call
+//! stands; a [`Turn`] says "now", and is given only while the run's policy is the one that permitted the call. All
+//! waiting is for calls that were admitted earlier, or (for what waits when a protective action cuts in) for one that
+//! itself waits for started calls only: no circle can form.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crate::gate::docket::Permit;
+use crate::id::{BatchId, CallId, Epoch};
+use crate::request::why::Why;
+use crate::request::{Refusal, Request};
+use crate::surface::nature::{Class, Keys, Nature};
+use crate::surface::tool::Tool;
+
+/// The most calls in line and running together. Admission looks at each of them; ours are edge boxes, not data
+/// centres, and whoever comes later is told to come again.
+pub const LIVE_CALLS_MAX: usize = 1024;
+
+/// How many places beyond [`LIVE_CALLS_MAX`] only a protective action may take: a full line must not stop it.
+pub const PROTECTIVE_RESERVE: usize = 64;
+
+/// What the law of order looks at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// The call.
+    pub call: CallId,
+    /// How it stands towards others in time.
+    pub class: Class,
+    /// What it touches.
+    pub keys: Keys,
+    /// It cuts in: it waits for nothing but what already runs.
+    pub protective: bool,
+}
+
+/// The law of order: `later` may not start before `earlier` has ended.
+///
+/// Lane, overlap of keys, and the barrier in the batch. Nothing else orders two calls.
+#[must_use]
+pub fn must_follow(earlier: &Place, later: &Place) -> bool {
+    if interferes(earlier, later) {
+        return true;
+    }
+    let one_batch = |one: BatchId, two: BatchId| one == two;
+    one_batch(earlier.call.batch, later.call.batch)
+        && !later.protective
+        && (earlier.class == Class::Exclusive || later.class == Class::Exclusive)
+}
+
+/// One lane, or keys that overlap.
+fn interferes(one: &Place, two: &Place) -> bool {
+    let one_lane = match (&one.class, &two.class) {
+        (Class::Queue(one), Class::Queue(two)) => one == two,
+        (Class::Background, Class::Background) => true,
+        (Class::Safe | Class::Queue(_) | Class::Exclusive | Class::Background, _) => false,
+    };
+    one_lane || one.keys.interfere(&two.keys)
+}
+
+/// A permitted call with its place in line.
+#[derive(Debug)]
+#[must_use = "each ticketed call is answered: declare its intent or refuse it"]
+pub struct Ticket {
+    permit: Permit,
+}
+
+impl Ticket {
+    /// The call.
+    #[must_use]
+    pub fn id(&self) -> CallId {
+        self.permit.id()
+    }
+
+    /// The request.
+    pub fn request(&self) -> &Request {
+        self.permit.request()
+    }
+
+    /// The tool.
+    #[must_use]
+    pub fn tool(&self) -> &Arc<Tool> {
+        self.permit.tool()
+    }
+
+    /// What the call is by nature.
+    #[must_use]
+    pub fn nature(&self) -> &Arc<Nature> {
+        self.permit.nature()
+    }
+
+    /// The gate found it protective.
+    #[must_use]
+    pub fn protective(&self) -> bool {
+        self.permit.protective()
+    }
+
+    /// Ends the call before its start.
+    pub fn refuse(self, why: Why) -> Refusal {
+        self.permit.refuse(why)
+    }
+
+    /// For the stations behind.
+    pub(crate) fn into_permit(self) -> Permit {
+        self.permit
+    }
+}
+
+/// Leave to start now, for one call.
+#[derive(Debug)]
+#[must_use = "a turn that is not used blocks everything behind it"]
+pub struct Turn {
+    call: CallId,
+}
+
+impl Turn {
+    /// The call.
+    #[must_use]
+    pub fn call(&self) -> CallId {
+        self.call
+    }
+}
+
+/// Why there is no turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NoTurn {
+    /// Something that it must follow has not ended.
+    NotYet,
+    /// It was permitted under another epoch.
+    Stale,
+    /// It is not in line, or has had its turn.
+    NotInLine,
+}
+
+/// The line.
+#[derive(Debug, Default)]
+pub struct Board {
+    spots: BTreeMap<CallId, Spot>,
+    up: BTreeSet<CallId>,
+}
+
+#[derive(Debug)]
+struct Spot {
+    place: Place,
+    epoch: Epoch,
+    started: bool,
+    /// [`Board::next_up`] has named it.
+    announced: bool,
+    /// How many of those that it must follow have not started.
+    unstarted: usize,
+    /// How many of those that it must follow have not ended.
+    unended: usize,
+    followers: Vec<CallId>,
+}
+
+impl Board {
+    /// Puts a permitted call in line, behind all that it must follow.
+    ///
+    /// A protective call follows only what already runs; whatever waits and would have had to end before it now
+    /// follows the protective call instead.
+    ///
+    /// # Errors
+    /// A refusal when the line is full.
+    pub fn admit(&mut self, permit: Permit) -> Result<Ticket, Refusal> {
+        let limit = LIVE_CALLS_MAX + if permit.protective() { PROTECTIVE_RESERVE } else { 0 };
+        if self.spots.len() >= limit {
+            return Err(permit.refuse(Why::Busy { limit: LIVE_CALLS_MAX }));
+        }
+        let nature = permit.nature();
+        let place = Place {
+            call: permit.id(),
+            class: nature.class.clone(),
+            keys: nature.keys.clone(),
+            protective: permit.protective(),
+        };
+        let mut spot = Spot {
+            place,
+            epoch: permit.epoch(),
+            started: false,
+            announced: false,
+            unstarted: 0,
+            unended: 0,
+            followers: Vec::new(),
+        };
+        for (call, earlier) in &mut self.spots {
+            if spot.place.protective && !earlier.started && !earlier.place.protective {
+                // It cuts in: what waits, and would have to come after it, does.
+                if must_follow(&spot.place, &earlier.place) {
+                    spot.followers.push(*call);
+                    earlier.unended += 1;
+                    earlier.unstarted += 1;
+                    self.up.remove(call);
+                }
+            } else if must_follow(&earlier.place, &spot.place) {
+                earlier.followers.push(permit.id());
+                spot.unended += 1;
+                spot.unstarted += usize::from(!earlier.started);
+            }
+        }
+        if spot.unstarted == 0 {
+            self.up.insert(permit.id());
+        }
+        self.spots.insert(permit.id(), spot);
+        Ok(Ticket { permit })
+    }
+
+    /// What waits in line and touches what this protective call acts on: it was wished for before the emergency.
+    #[must_use]
+    pub fn superseded_by(&self, protective: &Nature) -> Vec<CallId> {
+        let voided =
+            |spot: &&Spot| !spot.started && !spot.place.protective && spot.place.keys.interfere(&protective.keys);
+        self.spots.values().filter(voided).map(|spot| spot.place.call).collect()
+    }
+
+    /// The calls whose predecessors have all started, each once: their intents are due, so that the commit hides
+    /// behind what still runs.
+    #[must_use]
+    pub fn next_up(&mut self) -> Vec<CallId> {
+        let up: Vec<CallId> = std::mem::take(&mut self.up).into_iter().collect();
+        for call in &up {
+            if let Some(spot) = self.spots.get_mut(call) {
+                spot.announced = true;
+            }
+        }
+        up
+    }
+
+    /// Gives the turn, once.
+    ///
+    /// # Errors
+    /// When it is not the call's turn, or never will be under this epoch.
+    pub fn turn(&mut self, call: CallId, epoch: Epoch) -> Result<Turn, NoTurn> {
+        let Some(spot) = self.spots.get_mut(&call) else { return Err(NoTurn::NotInLine) };
+        if spot.started {
+            return Err(NoTurn::NotInLine);
+        }
+        if spot.epoch != epoch {
+            return Err(NoTurn::Stale);
+        }
+        if spot.unended > 0 {
+            return Err(NoTurn::NotYet);
+        }
+        spot.started = true;
+        let followers = spot.followers.clone();
+        for follower in followers {
+            self.step_up(follower);
+        }
+        Ok(Turn { call })
+    }
+
+    /// Takes a call out of the line: it has ended, or will not start. Gives the calls that may now have their turn.
+    pub fn leave(&mut self, call: CallId) -> Vec<CallId> {
+        self.up.remove(&call);
+        let Some(gone) = self.spots.remove(&call) else { return Vec::new() };
+        let mut free = Vec::new();
+        for follower in gone.followers {
+            if !gone.started {
+                self.step_up(follower);
+            }
+            if let Some(spot) = self.spots.get_mut(&follower) {
+                spot.unended -= 1;
+                if spot.unended == 0 {
+                    free.push(follower);
+                }
+            }
+        }
+        free
+    }
+
+    /// One that `follower` waits for has started, or left without a start.
+    fn step_up(&mut self, follower: CallId) {
+        if let Some(spot) = self.spots.get_mut(&follower) {
+            spot.unstarted -= 1;
+            if spot.unstarted == 0 && !spot.announced {
+                self.up.insert(follower);
+            }
+        }
+    }
+
+    /// The call has had its turn and has not left.
+    #[must_use]
+    pub fn has_started(&self, call: CallId) -> bool {
+        self.spots.get(&call).is_some_and(|spot| spot.started)
+    }
+
+    /// How many calls are in line or running.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.spots.len()
+    }
+
+    /// Nothing is in line and nothing runs.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.spots.is_empty()
+    }
+}

@@ -1,0 +1,306 @@
+//! What a surface holds of the mediator: a bounded sender. Asking is free, deciding is not done here.
+//!
+//! Nothing that is sent here names a tool's code, and no answer gives a right: a permission never leaves the machine.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use interlock_domain::closure::Reply;
+use interlock_domain::gate::docket::{Answer, Ignored, Question};
+use interlock_domain::id::{BatchId, QuestionId, RunId, Seq, ToolName};
+use interlock_domain::request::args::{Args, TooLarge};
+use interlock_domain::request::{Asker, Wish};
+use interlock_domain::surface::Surface;
+use serde_json::Value;
+use thiserror::Error;
+use tokio::sync::{mpsc, oneshot, watch};
+
+use crate::tool::Tools;
+
+/// How many messages may wait for the mediator. A message costs microseconds; a queue this long means that the
+/// machine is wedged, and the surfaces say "busy" instead of piling up.
+pub const INBOX_LEN_MAX: usize = 256;
+
+/// One action that somebody would like to have.
+#[derive(Debug, Clone)]
+pub struct Wanted {
+    /// The tool.
+    pub tool: ToolName,
+    /// Its input.
+    pub input: Value,
+    /// It comes from a protective command that was matched exactly.
+    pub protective: bool,
+}
+
+/// A batch that was taken.
+#[derive(Debug)]
+pub struct Submitted {
+    /// Its number.
+    pub batch: BatchId,
+    /// What waits for a person before anything of it starts.
+    pub questions: Vec<Open>,
+    /// One reply for each wish, in order, once all of them have ended.
+    pub replies: oneshot::Receiver<Vec<Answered>>,
+}
+
+/// The end of one call, with where it is written.
+#[derive(Debug, Clone)]
+pub struct Answered {
+    /// What became of it.
+    pub reply: Reply,
+    /// The row of its settlement; `None` while that is not on the disk (reads do not wait).
+    pub evidence: Option<Seq>,
+}
+
+/// Why a message was not taken.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum NotTaken {
+    /// The inbox is full.
+    #[error("the mediator is busy: {INBOX_LEN_MAX} messages wait")]
+    Busy,
+    /// The daemon is stopping.
+    #[error("the daemon is stopping")]
+    Stopping,
+    /// An input is beyond a bound.
+    #[error("{0}")]
+    Input(#[from] TooLarge),
+    /// The batch is too long, or the run is not there.
+    #[error("{0}")]
+    Batch(String),
+}
+
+/// What became of an answer to a question.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AnswerTaken {
+    /// It counted.
+    Obeyed,
+    /// It did not, and this is why.
+    Ignored(Ignored),
+}
+
+/// A question with what a person needs to know of it.
+#[derive(Debug, Clone)]
+pub struct Open {
+    /// The question.
+    pub question: Question,
+    /// How many milliseconds are left; `None` when it never expires.
+    pub left_ms: Option<u64>,
+}
+
+/// What is sent to the mediator. Each carries its way back.
+#[derive(Debug)]
+pub enum Message {
+    /// A new run.
+    OpenRun {
+        /// For whom.
+        asker: Asker,
+        /// Somebody can be asked.
+        answerable: bool,
+        /// The way back.
+        back: oneshot::Sender<RunId>,
+    },
+    /// A run makes no more wishes.
+    CloseRun {
+        /// Which.
+        run: RunId,
+    },
+    /// Some wishes.
+    Submit {
+        /// In which run.
+        run: RunId,
+        /// What is wanted.
+        wishes: Vec<Wish>,
+        /// The way back.
+        back: oneshot::Sender<Result<Submitted, NotTaken>>,
+    },
+    /// A person's word.
+    Answer {
+        /// On what.
+        question: QuestionId,
+        /// Which.
+        answer: Answer,
+        /// Whose.
+        by: String,
+        /// The way back: whether it counted, then how the call ended.
+        back: oneshot::Sender<(AnswerTaken, Option<oneshot::Receiver<Answered>>)>,
+    },
+    /// A person's word on what became of an action.
+    Settle {
+        /// On what.
+        question: QuestionId,
+        /// The effect is there.
+        done: bool,
+        /// How that is known.
+        note: String,
+        /// Whose.
+        by: String,
+        /// The way back.
+        back: oneshot::Sender<AnswerTaken>,
+    },
+    /// What waits for a person.
+    Questions {
+        /// The way back.
+        back: oneshot::Sender<Vec<Open>>,
+    },
+    /// Nobody wants the batch any more.
+    Cancel {
+        /// Which.
+        batch: BatchId,
+    },
+    /// Another configuration: new policies for all runs, new tools.
+    Reconfigure {
+        /// The rules and the mode of runs from now on.
+        settings: Box<super::mediator::Settings>,
+        /// What every run sees from now on.
+        surface: Surface,
+        /// The code behind it.
+        tools: Arc<Tools>,
+        /// The way back.
+        back: oneshot::Sender<()>,
+    },
+    /// Settle or abandon what is open, then end.
+    Stop {
+        /// The way back.
+        back: oneshot::Sender<()>,
+    },
+}
+
+/// Where tools work, for facts about paths.
+#[derive(Debug, Clone)]
+pub struct Grounds {
+    /// Where a relative path starts: absolute.
+    pub cwd: PathBuf,
+    /// What `~` stands for.
+    pub home: Option<PathBuf>,
+    /// The other directories that tools may work in: absolute.
+    pub work_dirs: Vec<String>,
+}
+
+/// The way to the mediator. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Mediator {
+    inbox: mpsc::Sender<Message>,
+    surface: watch::Receiver<Surface>,
+    grounds: watch::Receiver<Arc<Grounds>>,
+}
+
+impl Mediator {
+    /// A handle and the other end.
+    #[must_use]
+    pub fn new(
+        surface: watch::Receiver<Surface>,
+        grounds: watch::Receiver<Arc<Grounds>>,
+    ) -> (Mediator, mpsc::Receiver<Message>) {
+        let (inbox, outlet) = mpsc::channel(INBOX_LEN_MAX);
+        (Mediator { inbox, surface, grounds }, outlet)
+    }
+
+    /// The tools that a run can see.
+    #[must_use]
+    pub fn surface(&self) -> Surface {
+        self.surface.borrow().clone()
+    }
+
+    /// Opens a run. `answerable` says that somebody can be asked in its name.
+    ///
+    /// # Errors
+    /// When the mediator is busy or stopping.
+    pub async fn open_run(&self, asker: Asker, answerable: bool) -> Result<RunId, NotTaken> {
+        self.send(|back| Message::OpenRun { asker, answerable, back }).await
+    }
+
+    /// Closes a run; what of it is under way is cancelled. Waits for a place in the inbox: a run that is forgotten
+    /// would count against the bound for ever.
+    pub async fn close_run(&self, run: RunId) {
+        let _ = self.inbox.send(Message::CloseRun { run }).await;
+    }
+
+    /// Hands in a batch. Returns as soon as it has been judged; `replies` comes when all of it has ended.
+    ///
+    /// # Errors
+    /// When the mediator is busy or stopping, or the batch is beyond a bound: then nothing of it is taken.
+    pub async fn submit(&self, run: RunId, wanted: Vec<Wanted>) -> Result<Submitted, NotTaken> {
+        let wishes = wanted.into_iter().map(|wanted| self.wish(wanted)).collect::<Result<Vec<_>, _>>()?;
+        self.send(|back| Message::Submit { run, wishes, back }).await?
+    }
+
+    fn wish(&self, wanted: Wanted) -> Result<Wish, NotTaken> {
+        let args = Args::new(wanted.input)?;
+        let paths = self.surface.borrow().tool(&wanted.tool).map(|tool| tool.paths(args.value())).unwrap_or_default();
+        let grounds = Arc::clone(&self.grounds.borrow());
+        let facts = crate::sys::paths::facts(&paths, &grounds.cwd, grounds.home.as_deref(), &grounds.work_dirs);
+        Ok(Wish { tool: wanted.tool, args, parent: None, facts: Arc::new(facts), protective: wanted.protective })
+    }
+
+    /// A person's word on a `permit` or `confirm` question.
+    ///
+    /// # Errors
+    /// When the mediator is busy or stopping.
+    pub async fn answer(
+        &self,
+        question: QuestionId,
+        answer: Answer,
+        by: String,
+    ) -> Result<(AnswerTaken, Option<oneshot::Receiver<Answered>>), NotTaken> {
+        self.send(|back| Message::Answer { question, answer, by, back }).await
+    }
+
+    /// A person's word on what became of an action.
+    ///
+    /// # Errors
+    /// When the mediator is busy or stopping.
+    pub async fn settle(
+        &self,
+        question: QuestionId,
+        done: bool,
+        note: String,
+        by: String,
+    ) -> Result<AnswerTaken, NotTaken> {
+        self.send(|back| Message::Settle { question, done, note, by, back }).await
+    }
+
+    /// What waits for a person.
+    ///
+    /// # Errors
+    /// When the mediator is busy or stopping.
+    pub async fn questions(&self) -> Result<Vec<Open>, NotTaken> {
+        self.send(|back| Message::Questions { back }).await
+    }
+
+    /// Nobody wants the batch any more: what has not started will not, what runs is asked to stop. A full inbox drops
+    /// the wish to cancel and nothing else.
+    pub fn cancel(&self, batch: BatchId) {
+        let _ = self.inbox.try_send(Message::Cancel { batch });
+    }
+
+    /// Puts another configuration in force.
+    ///
+    /// # Errors
+    /// When the mediator is busy or stopping.
+    pub async fn reconfigure(
+        &self,
+        settings: super::mediator::Settings,
+        surface: Surface,
+        tools: Arc<Tools>,
+    ) -> Result<(), NotTaken> {
+        self.send(|back| Message::Reconfigure { settings: Box::new(settings), surface, tools, back }).await
+    }
+
+    /// Ends the mediator. Returns when it has ended.
+    pub async fn stop(&self) {
+        let (back, ended) = oneshot::channel();
+        // The stop waits for a place: it must not be lost to a full inbox.
+        if self.inbox.send(Message::Stop { back }).await.is_ok() {
+            let _ = ended.await;
+        }
+    }
+
+    async fn send<T>(&self, message: impl FnOnce(oneshot::Sender<T>) -> Message) -> Result<T, NotTaken> {
+        let (back, answer) = oneshot::channel();
+        self.inbox.try_send(message(back)).map_err(|error| match error {
+            mpsc::error::TrySendError::Full(_) => NotTaken::Busy,
+            mpsc::error::TrySendError::Closed(_) => NotTaken::Stopping,
+        })?;
+        answer.await.map_err(|_| NotTaken::Stopping)
+    }
+}

@@ -1,0 +1,70 @@
+//! Reads the evidence log for the surfaces, beside the writer and without holding it up.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use tokio::sync::Semaphore;
+
+use crate::record::Recorded;
+pub use crate::store::error::StoreError as Error;
+use crate::store::read;
+pub use crate::store::read::{Query, Stats};
+use interlock_domain::id::Seq;
+
+/// Readings at once: each holds a connection and a thread for up to two seconds.
+const READERS_MAX: usize = 4;
+
+/// The way to the log. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Log {
+    state: PathBuf,
+    places: Arc<Semaphore>,
+}
+
+impl Log {
+    /// Of a state directory.
+    #[must_use]
+    pub fn new(state: PathBuf) -> Log {
+        Log { state, places: Arc::new(Semaphore::new(READERS_MAX)) }
+    }
+
+    /// The rows that fit.
+    ///
+    /// # Errors
+    /// What the store says; a reading that takes longer than two seconds is cut.
+    pub async fn query(&self, query: Query) -> Result<Vec<Recorded>, Error> {
+        self.with(move |state| read::query(state, &query)).await
+    }
+
+    /// One row.
+    ///
+    /// # Errors
+    /// As [`Log::query`].
+    pub async fn show(&self, seq: Seq) -> Result<Option<Recorded>, Error> {
+        self.with(move |state| read::show(state, seq)).await
+    }
+
+    /// How much there is.
+    ///
+    /// # Errors
+    /// As [`Log::query`].
+    pub async fn stats(&self) -> Result<Stats, Error> {
+        self.with(read::stats).await
+    }
+
+    async fn with<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&std::path::Path) -> Result<T, Error> + Send + 'static,
+    ) -> Result<T, Error> {
+        let state = self.state.clone();
+        // Never closed.
+        let place = Arc::clone(&self.places).acquire_owned().await.ok();
+        let read = tokio::task::spawn_blocking(move || {
+            let found = read(&state);
+            drop(place);
+            found
+        });
+        read.await
+            .unwrap_or_else(|error| Err(Error::Io { path: self.state.clone(), source: std::io::Error::other(error) }))
+    }
+}

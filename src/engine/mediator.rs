@@ -1,0 +1,445 @@
+//! Owns the mediator: carries what happens into the machine, and carries out what it says, in the order given.
+//!
+//! One task, one `select!`, one exit. Nothing is decided here, and nothing here holds a permission: an order is made by
+//! the machine and goes straight to the code that acts.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use interlock_domain::closure::Reply;
+use interlock_domain::effect::Order;
+use interlock_domain::effect::journal::Entry;
+use interlock_domain::effect::report::{Loss, Report};
+use interlock_domain::event::{Event, Found};
+use interlock_domain::gate::docket::{Answer, Ignored, Question};
+use interlock_domain::gate::policy::{Mode, Policy, RuleOrder};
+use interlock_domain::gate::rule::Rules;
+use interlock_domain::id::{BatchId, CallId, QuestionId, RunId};
+use interlock_domain::mediator::{Action, Input, Mediator, Opening};
+use interlock_domain::repair::Mend;
+use interlock_domain::request::{Asker, Batch, Wish};
+use interlock_domain::surface::Surface;
+use interlock_domain::time::Tick;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::{Id, JoinError, JoinSet};
+
+use super::handle::{AnswerTaken, Answered, Message, NotTaken, Open, Submitted};
+use super::own::Own;
+use crate::record::event::row;
+use crate::store::queue::{Acks, Health, NotWritten, Receipt, Tell, Writer};
+use crate::sys::clock;
+use crate::tool::{Stop, Stopper, Tools};
+
+/// How long a stop waits for what runs to end by itself before the rest is abandoned as unknown. Inside the 90 s that
+/// systemd gives by default, with room for the store behind it.
+const DRAIN_PATIENCE: Duration = Duration::from_secs(10);
+
+/// What a configuration says about runs.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// The mode in which runs start.
+    pub mode: Mode,
+    /// Which rule wins.
+    pub order: RuleOrder,
+    /// The rules.
+    pub rules: Arc<Rules>,
+    /// How long a question waits.
+    pub ask_patience: Duration,
+    /// Protective actions are asked about like any other.
+    pub confirm_protective: bool,
+    /// Interlock's own files, protected like `/etc`.
+    pub own_paths: Arc<[String]>,
+}
+
+impl Settings {
+    fn policy(&self, asker: Asker, answerable: bool) -> Policy {
+        Policy {
+            mode: self.mode,
+            rules: Arc::clone(&self.rules),
+            order: self.order,
+            answerable,
+            ask_patience: self.ask_patience,
+            confirm_protective: self.confirm_protective,
+            own_paths: Arc::clone(&self.own_paths),
+            ..Policy::plain(asker)
+        }
+    }
+}
+
+/// What the owner is made from.
+pub struct Parts {
+    /// Where messages come in.
+    pub inbox: mpsc::Receiver<Message>,
+    /// The evidence writer.
+    pub writer: Writer,
+    /// The tools that act on the world.
+    pub tools: Arc<Tools>,
+    /// The tools that act on the daemon itself.
+    pub own: Arc<Own>,
+    /// The tools that every run sees.
+    pub surface: Surface,
+    /// What the configuration says about runs.
+    pub settings: Settings,
+    /// The first batch number that was never used.
+    pub first_batch: BatchId,
+    /// The first question number that was never used.
+    pub first_question: QuestionId,
+    /// What the last life left open.
+    pub mends: Vec<Mend>,
+    /// Told of each new question's number, before anybody else is.
+    pub questions: watch::Sender<QuestionId>,
+}
+
+/// The owner.
+pub struct Owner {
+    machine: Mediator,
+    parts: Parts,
+    acks: watch::Receiver<Acks>,
+    failures: u64,
+    next_batch: u64,
+    running: JoinSet<Report>,
+    calls: BTreeMap<Id, CallId>,
+    stoppers: BTreeMap<CallId, Stopper>,
+    replies: BTreeMap<BatchId, oneshot::Sender<Vec<Answered>>>,
+    watchers: BTreeMap<CallId, Vec<oneshot::Sender<Answered>>>,
+    receipts: BTreeMap<Entry, Receipt>,
+    runs: BTreeMap<RunId, (Asker, bool)>,
+}
+
+/// Why the loop looks at the machine again.
+enum Woken {
+    Message(Message),
+    InboxClosed,
+    Acks,
+    Ended(Result<(Id, Report), JoinError>),
+    Time,
+}
+
+impl Owner {
+    /// Puts the parts together and settles what the last life left open.
+    #[must_use]
+    pub fn new(parts: Parts) -> Owner {
+        let acks = parts.writer.acks();
+        let failures = acks.borrow().failures;
+        Owner {
+            machine: Mediator::new(parts.first_question),
+            failures,
+            acks,
+            next_batch: parts.first_batch.0,
+            running: JoinSet::new(),
+            calls: BTreeMap::new(),
+            stoppers: BTreeMap::new(),
+            replies: BTreeMap::new(),
+            watchers: BTreeMap::new(),
+            receipts: BTreeMap::new(),
+            runs: BTreeMap::new(),
+            parts,
+        }
+    }
+
+    /// Runs until it is told to stop.
+    pub async fn run(mut self) {
+        let mends = std::mem::take(&mut self.parts.mends);
+        if !mends.is_empty() {
+            self.step(Input::Mended(mends)).await;
+        }
+        loop {
+            let woken = self.woken().await;
+            if let Woken::Message(Message::Stop { back }) = woken {
+                self.drain().await;
+                let _ = back.send(());
+                return;
+            }
+            if matches!(woken, Woken::InboxClosed) {
+                return self.drain().await;
+            }
+            self.take(woken).await;
+        }
+    }
+
+    async fn woken(&mut self) -> Woken {
+        let deadline = self.machine.wake_at().map(|at| tokio::time::Instant::now() + at.since(clock::now()));
+        tokio::select! {
+            // The log first: what waits for it may start, and nothing can be settled before it.
+            biased;
+            Ok(()) = self.acks.changed() => Woken::Acks,
+            Some(ended) = self.running.join_next_with_id() => Woken::Ended(ended),
+            message = self.parts.inbox.recv() => message.map_or(Woken::InboxClosed, Woken::Message),
+            () = until(deadline) => Woken::Time,
+        }
+    }
+
+    async fn take(&mut self, woken: Woken) {
+        match woken {
+            Woken::Message(message) => self.message(message).await,
+            Woken::Acks => self.acknowledged().await,
+            Woken::Ended(ended) => {
+                let (id, report) = match ended {
+                    Ok((id, report)) => (id, report),
+                    Err(error) => (error.id(), Report::Lost(lost(error))),
+                };
+                if let Some(call) = self.calls.remove(&id) {
+                    self.stoppers.remove(&call);
+                    self.step(Input::Ended { call, report }).await;
+                }
+            }
+            Woken::Time => self.step(Input::Tick).await,
+            Woken::InboxClosed => {}
+        }
+    }
+
+    async fn acknowledged(&mut self) {
+        let acks = *self.acks.borrow_and_update();
+        // A failure first: what waits for a ticket did not become durable in time, even if the ticket is told later.
+        if acks.failures != self.failures {
+            self.failures = acks.failures;
+            self.step(Input::CommitFailed).await;
+        }
+        if acks.health == Health::Writing {
+            self.step(Input::Committed { upto: Entry(acks.ticket) }).await;
+        }
+    }
+
+    async fn message(&mut self, message: Message) {
+        match message {
+            Message::OpenRun { asker, answerable, back } => {
+                let run = RunId::new(unix_ms(), random());
+                let policy = self.parts.settings.policy(asker.clone(), answerable);
+                let surface = self.parts.surface.clone();
+                self.runs.insert(run, (asker, answerable));
+                self.step(Input::Open(Box::new(Opening { run, parent: None, surface, policy }))).await;
+                let _ = back.send(run);
+            }
+            Message::CloseRun { run } => {
+                self.runs.remove(&run);
+                self.step(Input::Close { run }).await;
+            }
+            Message::Submit { run, wishes, back } => self.submit(run, wishes, back).await,
+            Message::Answer { question, answer, by, back } => {
+                let answered = self.answer(question, answer, by).await;
+                let _ = back.send(answered);
+            }
+            Message::Settle { question, done, note, by, back } => {
+                let taken = self.settle(question, done, note, by).await;
+                let _ = back.send(taken);
+            }
+            Message::Questions { back } => {
+                let now = clock::now();
+                let open = self.machine.questions().into_iter().map(|question| open(question, now)).collect();
+                let _ = back.send(open);
+            }
+            Message::Cancel { batch } => self.step(Input::Cancel { batch }).await,
+            Message::Reconfigure { settings, surface, tools, back } => {
+                self.parts.settings = *settings;
+                self.parts.surface = surface;
+                self.parts.tools = tools;
+                let runs: Vec<_> = self.runs.iter().map(|(run, who)| (*run, who.clone())).collect();
+                for (run, (asker, answerable)) in runs {
+                    let policy = self.parts.settings.policy(asker, answerable);
+                    let surface = self.parts.surface.clone();
+                    self.step(Input::Open(Box::new(Opening { run, parent: None, surface, policy }))).await;
+                }
+                let _ = back.send(());
+            }
+            // Taken by the loop, which ends with it.
+            Message::Stop { back } => drop(back),
+        }
+    }
+
+    async fn submit(&mut self, run: RunId, wishes: Vec<Wish>, back: oneshot::Sender<Result<Submitted, NotTaken>>) {
+        let wishes = match Batch::new(wishes) {
+            Ok(wishes) => wishes,
+            Err(error) => {
+                let _ = back.send(Err(NotTaken::Batch(error.to_string())));
+                return;
+            }
+        };
+        let batch = BatchId(self.next_batch);
+        self.next_batch += 1;
+        let (replies, receiver) = oneshot::channel();
+        self.replies.insert(batch, replies);
+        self.step(Input::Submit { run, batch, wishes }).await;
+        let now = clock::now();
+        let questions = self.machine.questions_of(batch).into_iter().map(|question| open(question, now)).collect();
+        let _ = back.send(Ok(Submitted { batch, questions, replies: receiver }));
+    }
+
+    async fn answer(
+        &mut self,
+        question: QuestionId,
+        answer: Answer,
+        by: String,
+    ) -> (AnswerTaken, Option<oneshot::Receiver<Answered>>) {
+        let asked = self.machine.questions().into_iter().find(|asked| asked.id == question).map(|asked| asked.key.call);
+        let watcher = asked.map(|call| {
+            let (watcher, receiver) = oneshot::channel();
+            self.watchers.entry(call).or_default().push(watcher);
+            receiver
+        });
+        match self.asked(question, Input::Answer { question, answer, by }).await {
+            AnswerTaken::Obeyed => (AnswerTaken::Obeyed, watcher),
+            ignored @ AnswerTaken::Ignored(_) => (ignored, None),
+        }
+    }
+
+    async fn settle(&mut self, question: QuestionId, done: bool, note: String, by: String) -> AnswerTaken {
+        let found = if done { Found::Done } else { Found::Failed };
+        self.asked(question, Input::Settle { question, found, note, by }).await
+    }
+
+    /// Steps, and tells from what the machine recorded whether the word counted.
+    async fn asked(&mut self, question: QuestionId, input: Input) -> AnswerTaken {
+        match self.step_seen(input, Some(question)).await {
+            None => AnswerTaken::Obeyed,
+            Some(why) => AnswerTaken::Ignored(why),
+        }
+    }
+
+    async fn step(&mut self, input: Input) {
+        self.step_seen(input, None).await;
+    }
+
+    async fn step_seen(&mut self, input: Input, question: Option<QuestionId>) -> Option<Ignored> {
+        let mut ignored = None;
+        self.machine.step(input, clock::now());
+        while let Some(action) = self.machine.next_action() {
+            match action {
+                Action::Record { entries, now } => {
+                    for (entry, event) in entries {
+                        if let (Event::AnswerIgnored { question: of, why, .. }, Some(question)) = (&event, question)
+                            && *of == question
+                        {
+                            ignored = Some(*why);
+                        }
+                        self.record(entry, &event, now).await;
+                    }
+                }
+                Action::Ask(question) => {
+                    let _ = self.parts.questions.send(question.id);
+                    tracing::info!(question = %question.id, kind = question.kind.word(), "a person is asked");
+                }
+                Action::Withdraw { question } => tracing::info!(%question, "the question is closed"),
+                Action::Start(order) => self.start(order),
+                Action::Stop { call } => {
+                    if let Some(stopper) = self.stoppers.remove(&call) {
+                        stopper.stop();
+                    }
+                }
+                Action::Reply { batch, replies } => self.reply(batch, replies),
+            }
+        }
+        ignored
+    }
+
+    async fn record(&mut self, entry: Entry, event: &Event, now: bool) {
+        let receipt = matches!(event, Event::Settled { .. }).then(Receipt::default);
+        if let Some(receipt) = &receipt {
+            self.receipts.insert(entry, receipt.clone());
+        }
+        let row = row(event, super::stamp::now());
+        let mut waiting = crate::store::queue::Entry { row, now, tell: Tell::Ticket(entry.0), receipt };
+        // A full queue means that the disk is slower than the world: wait for it, as every caller of the log does.
+        while let Err(not_taken) = self.parts.writer.append(waiting) {
+            waiting = *not_taken.entry;
+            if not_taken.why != NotWritten::QueueFull || self.acks.changed().await.is_err() {
+                return;
+            }
+            self.acks.mark_changed();
+        }
+    }
+
+    fn start(&mut self, order: Order) {
+        let call = order.call();
+        let (stop, stopper) = Stop::new();
+        let (tools, own) = (Arc::clone(&self.parts.tools), Arc::clone(&self.parts.own));
+        // Called inside the task: a panic before the first await is caught there too.
+        let task = self.running.spawn(async move {
+            if Own::is_own(&order) { own.run(order, tools).await } else { crate::tool::run(order, &tools, stop).await }
+        });
+        self.calls.insert(task.id(), call);
+        self.stoppers.insert(call, stopper);
+    }
+
+    fn reply(&mut self, batch: BatchId, replies: Vec<Reply>) {
+        let answered: Vec<Answered> = replies
+            .into_iter()
+            .map(|reply| {
+                let evidence = reply.evidence.and_then(|entry| self.receipts.get(&entry)).and_then(Receipt::seq);
+                Answered { reply, evidence }
+            })
+            .collect();
+        // Settlements are recorded in rising order, and replies follow them: older receipts have been used.
+        for answered in &answered {
+            for watcher in self.watchers.remove(&answered.reply.call).into_iter().flatten() {
+                let _ = watcher.send(answered.clone());
+            }
+        }
+        let durable = Entry(self.acks.borrow().ticket);
+        self.receipts.retain(|entry, _| *entry > durable);
+        if let Some(back) = self.replies.remove(&batch) {
+            // Nobody listens any more: the log has the settlement.
+            let _ = back.send(answered);
+        }
+    }
+
+    async fn drain(&mut self) {
+        self.step(Input::Drain).await;
+        let end = clock::now().after(DRAIN_PATIENCE);
+        while !self.machine.is_idle() && clock::now() < end {
+            let left = end.since(clock::now());
+            match tokio::time::timeout(left, self.woken()).await {
+                Ok(Woken::Message(Message::Stop { back })) => drop(back),
+                Ok(Woken::InboxClosed) => self.parts.inbox.close(),
+                Ok(woken) => self.take(woken).await,
+                Err(_) => break,
+            }
+            if self.parts.inbox.is_closed() && self.running.is_empty() {
+                break;
+            }
+        }
+        self.running.shutdown().await;
+    }
+}
+
+async fn until(deadline: Option<tokio::time::Instant>) {
+    match deadline {
+        Some(at) => tokio::time::sleep_until(at).await,
+        None => std::future::pending().await,
+    }
+}
+
+fn open(question: &Question, now: Tick) -> Open {
+    let left_ms = question.until.map(|until| u64::try_from(until.since(now).as_millis()).unwrap_or(u64::MAX));
+    Open { question: question.clone(), left_ms }
+}
+
+fn lost(error: JoinError) -> Loss {
+    match error.try_into_panic() {
+        Ok(panic) => {
+            let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+            Loss::Panicked(text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default())
+        }
+        Err(_) => Loss::Stopped,
+    }
+}
+
+fn unix_ms() -> u64 {
+    u64::try_from(clock::wall().0).unwrap_or(0)
+}
+
+/// Tells runs of one millisecond apart. Not a secret: a run's name gives no right.
+fn random() -> u128 {
+    crate::sys::machine::random::<16>().map_or_else(|_| u128::from(clock::now().0), u128::from_le_bytes)
+}
+
+/// The paths that a configuration keeps for itself.
+#[must_use]
+pub fn own_paths(paths: impl IntoIterator<Item = PathBuf>) -> Arc<[String]> {
+    paths
+        .into_iter()
+        .map(|path| path.canonicalize().unwrap_or(path))
+        .filter_map(|path| path.to_str().map(str::to_owned))
+        .collect()
+}

@@ -1,0 +1,13 @@
+//! The owners: each owns one machine and carries out what it decides.
+
+pub mod handle;
+pub mod journal;
+pub mod keeper;
+pub mod listener;
+pub mod log;
+pub mod mediator;
+pub mod own;
+pub mod stamp;
+pub mod supervisor;
+pub mod watch;
+pub mod tasks;

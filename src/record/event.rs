@@ -1,0 +1,216 @@
+//! From an event of the mediator to its row, and from rows back to what repair needs after a crash.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use interlock_domain::closure::{Ending, loss_code};
+use interlock_domain::effect::outcome::{Known, OpKey, WayOut};
+use interlock_domain::effect::report::{Failure, Loss};
+use interlock_domain::event::{Event, FoundBy};
+use interlock_domain::gate::docket::{Answer, Question, QuestionKind};
+use interlock_domain::gate::shown::shown;
+use interlock_domain::id::{CallId, QuestionId, ToolName};
+use interlock_domain::repair::Trace;
+use interlock_domain::request::why::{Lang, Why};
+use serde_json::{Value, json};
+
+use super::{Recorded, Row, Stamp, contract, kind};
+
+/// The largest input or output that a row keeps whole, in bytes of JSON. With it a row stays below the bound at which
+/// its detail is cut, so that what repair needs is always there.
+const VALUE_BYTES_MAX: usize = 16 * 1024;
+
+/// The row of an event.
+#[must_use]
+pub fn row(event: &Event, at: Stamp) -> Row {
+    let mut row = Row::new(at, event.word());
+    if let Some(call) = event.call() {
+        row = row.of_call(call);
+    }
+    match event {
+        Event::RunOpened { run, parent, asker, mode } => {
+            row.run = Some(*run);
+            row.to = Some(mode.word().into());
+            let parent = parent.map(|parent| parent.to_string());
+            row.detailed(&json!({ "via": asker.via.word(), "asker": asker.name, "parent": parent }))
+        }
+        Event::PolicyChanged { run, epoch, mode } => {
+            row.run = Some(*run);
+            row.to = Some(mode.word().into());
+            row.detailed(&json!({ "epoch": epoch.0 }))
+        }
+        Event::Requested { call: _, tool, args, parent } => {
+            let parent = parent.map(|parent| parent.to_string());
+            row.detailed(&json!({
+                "tool": tool.as_str(),
+                "input": kept(args.value()),
+                "input_hash": args.hash().to_string(),
+                "parent": parent,
+            }))
+        }
+        Event::Asked { question } => asked(row, question),
+        Event::Answered { question, call: _, answer, by } => {
+            row.to = Some(answer_word(*answer).into());
+            row.detailed(&json!({ "question": question.to_string(), "by": by }))
+        }
+        Event::AnswerIgnored { question, why, by } => {
+            row.cause = Some(why.code().into());
+            row.detailed(&json!({ "question": question.to_string(), "by": by }))
+        }
+        Event::Permitted { call: _, step, rule, epoch, risk, protective } => {
+            row.cause = Some(step.word().into());
+            row.detailed(&json!({ "rule": rule, "epoch": epoch.0, "risk": risk.word(), "protective": protective }))
+        }
+        Event::Queued { call: _, class } => {
+            row.to = Some(class.word().into());
+            row
+        }
+        Event::Intent { call: _, op, tool, args, contract } => row.detailed(&json!({
+            "op": op.to_string(),
+            "tool": tool.as_str(),
+            "contract": contract::to_json(contract),
+            "input": kept(args),
+        })),
+        Event::Started { call: _ } | Event::StopAsked { call: _ } | Event::LateReport { call: _ } => row,
+        Event::Outcome { call: _, known } => ended(row, &Ending::Ran(known.clone())),
+        Event::Settled { call: _, ending } => ended(row, ending),
+        Event::Resolved { call: _, op, found, by } => {
+            row.from = Some("unknown".into());
+            row.to = Some(found.word().into());
+            match by {
+                FoundBy::Person { name, note } => {
+                    row.cause = Some("person".into());
+                    row.detailed(&json!({ "op": op.to_string(), "by": name, "note": note }))
+                }
+                FoundBy::LateReport => {
+                    row.cause = Some("late_report".into());
+                    row.detailed(&json!({ "op": op.to_string() }))
+                }
+            }
+        }
+    }
+}
+
+fn asked(mut row: Row, question: &Question) -> Row {
+    row.to = Some(question.kind.word().into());
+    row.cause = question.step.map(|step| step.word().into());
+    row.detailed(&json!({
+        "question": question.id.to_string(),
+        "tool": question.tool.as_str(),
+        "input": question.shown,
+        "rule": question.rule,
+        "reason": question.reason,
+        "epoch": question.key.epoch.0,
+    }))
+}
+
+fn ended(mut row: Row, ending: &Ending) -> Row {
+    row.to = Some(ending.word().into());
+    row.cause = ending.code().map(Cow::Borrowed);
+    let mut detail = json!({});
+    match ending {
+        Ending::Ran(Known::Done(output)) => detail["output"] = kept(output),
+        Ending::Ran(Known::Unknown { way_out, .. }) => {
+            detail["way_out"] = way_out.word().into();
+            detail["message"] = ending.message(Lang::En).into();
+        }
+        Ending::Ran(Known::Failed(_)) | Ending::NotStarted(_) => detail["message"] = ending.message(Lang::En).into(),
+    }
+    if let Ending::NotStarted(why) = ending {
+        detail["denied"] = why.is_denial().into();
+    }
+    row.detailed(&detail)
+}
+
+/// The value if it is small, else its size and its beginning.
+fn kept(value: &Value) -> Value {
+    let text = value.to_string();
+    if text.len() <= VALUE_BYTES_MAX {
+        return value.clone();
+    }
+    json!({ "cut": text.len(), "head": &text[..text.floor_char_boundary(VALUE_BYTES_MAX / 8)] })
+}
+
+fn answer_word(answer: Answer) -> &'static str {
+    match answer {
+        Answer::Allow => "allow",
+        Answer::Deny => "deny",
+    }
+}
+
+/// What a row says about a call, as far as repair cares; `None` for rows that say nothing about one.
+#[must_use]
+pub fn trace(recorded: &Recorded) -> Option<(CallId, Trace)> {
+    let row = &recorded.row;
+    let call = row.call?;
+    let detail: Value = row.detail.as_deref().and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
+    let text = |key: &str| detail.get(key).and_then(Value::as_str);
+    let to = row.to.as_deref().unwrap_or_default();
+    let trace = match row.kind.as_ref() {
+        "requested" => Trace::Requested {
+            tool: ToolName::new(text("tool").unwrap_or("unknown")).ok()?,
+            shown: shown(detail.get("input").unwrap_or(&Value::Null)),
+        },
+        "asked" => Trace::Asked { question: text("question")?.parse::<QuestionId>().ok()?, kind: question_kind(to)? },
+        "answered" => Trace::Answered {
+            answer: if to == "deny" { Answer::Deny } else { Answer::Allow },
+            by: text("by").unwrap_or("somebody").to_owned(),
+        },
+        "permitted" => Trace::Permitted {
+            protective: detail.get("protective").and_then(Value::as_bool).unwrap_or(false),
+        },
+        "intent" => Trace::Intent {
+            op: OpKey(text("op").and_then(|op| op.parse().ok()).unwrap_or(call)),
+            tool: ToolName::new(text("tool").unwrap_or("unknown")).ok()?,
+            shown: shown(detail.get("input").unwrap_or(&Value::Null)),
+            // An intent whose detail cannot be read is still an intent: nothing is promised about it.
+            contract: Arc::new(contract::from_json(detail.get("contract").unwrap_or(&Value::Null))),
+        },
+        "outcome" => Trace::Outcome { ending: ending(to, row.cause.as_deref(), &detail) },
+        kind::SETTLED => Trace::Settled { unknown: to == "unknown" },
+        kind::RESOLVED => Trace::Resolved,
+        _ => return None,
+    };
+    Some((call, trace))
+}
+
+fn question_kind(word: &str) -> Option<QuestionKind> {
+    [QuestionKind::Permit, QuestionKind::Confirm, QuestionKind::Outcome].into_iter().find(|kind| kind.word() == word)
+}
+
+/// The ending that an `outcome` row stands for. A word that is not known counts as unknown.
+fn ending(to: &str, cause: Option<&str>, detail: &Value) -> Ending {
+    let message = detail.get("message").and_then(Value::as_str).unwrap_or_default();
+    match to {
+        "done" => Ending::Ran(Known::Done(Arc::new(detail.get("output").cloned().unwrap_or_default()))),
+        "failed" => Ending::Ran(Known::Failed(Failure { code: failure_code(cause), message: message.to_owned() })),
+        "not_started" => Ending::NotStarted(Why::Interrupted),
+        _ => {
+            let loss = [Loss::TimedOut, Loss::ConnectionLost, Loss::Killed, Loss::Stopped, Loss::DaemonEnded]
+                .into_iter()
+                .find(|loss| Some(loss_code(loss)) == cause)
+                .unwrap_or_else(|| Loss::Panicked(message.to_owned()));
+            let way_out = match detail.get("way_out").and_then(Value::as_str) {
+                Some("ask_again") => WayOut::AskAgain,
+                Some("query_first") => WayOut::QueryFirst,
+                _ => WayOut::Hold,
+            };
+            Ending::Ran(Known::Unknown { loss, way_out })
+        }
+    }
+}
+
+/// A failure's code is a static word; one that was read from the log is matched with those that this build writes.
+fn failure_code(cause: Option<&str>) -> &'static str {
+    const KNOWN: [&str; 8] = [
+        "connection_refused",
+        "timed_out",
+        "illegal_address",
+        "illegal_value",
+        "illegal_function",
+        "device_failure",
+        "no_such_file",
+        "out_of_range",
+    ];
+    KNOWN.into_iter().find(|known| Some(*known) == cause).unwrap_or("failed_before_restart")
+}

@@ -1,0 +1,102 @@
+//! One daemon per state directory.
+//!
+//! The lock is the kernel's (`flock`), so that it ends with its process whatever ends the process; the number in the
+//! file is only there to be told to a person.
+
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Seek, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use super::error::StoreError;
+
+const NAME: &str = "lock";
+
+/// Held as long as it lives.
+#[derive(Debug)]
+pub struct Lock {
+    _file: File,
+}
+
+impl Lock {
+    /// Takes the lock of `state`, at once or not at all.
+    ///
+    /// # Errors
+    /// [`StoreError::InUse`] when another process has it.
+    pub fn take(state: &Path) -> Result<Lock, StoreError> {
+        let path = state.join(NAME);
+        let io = |e| StoreError::io(&path, e);
+        let mut file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o640)
+            .open(&path)
+            .map_err(io)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(std::fs::TryLockError::WouldBlock) => {
+                return Err(StoreError::InUse { dir: state.to_owned(), pid: pid(&mut file) });
+            }
+            Err(std::fs::TryLockError::Error(e)) => return Err(io(e)),
+        }
+        // On a full disk the old number may stay; the lock itself holds all the same.
+        let write = |file: &mut File| {
+            file.rewind()?;
+            file.set_len(0)?;
+            writeln!(file, "{}", std::process::id())
+        };
+        match write(&mut file) {
+            Ok(()) => {}
+            Err(e) if e.kind() == std::io::ErrorKind::StorageFull => {}
+            Err(e) => return Err(io(e)),
+        }
+        Ok(Lock { _file: file })
+    }
+}
+
+/// The process that owns `state`, if one does: for readers, who need no lock.
+#[must_use]
+pub fn owner(state: &Path) -> Option<u32> {
+    let mut file = File::open(state.join(NAME)).ok()?;
+    match file.try_lock_shared() {
+        Ok(()) => None,
+        Err(_) => pid(&mut file),
+    }
+}
+
+fn pid(file: &mut File) -> Option<u32> {
+    let mut text = String::new();
+    file.take(32).read_to_string(&mut text).ok()?;
+    text.trim_end().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_second_is_refused_and_told_who_the_first_is() {
+        let state = tempfile::tempdir().unwrap();
+        assert_eq!(owner(state.path()), None);
+        let first = Lock::take(state.path()).unwrap();
+        let refused = Lock::take(state.path()).unwrap_err();
+        let me = std::process::id();
+        assert_eq!(
+            refused.to_string(),
+            format!("state directory {} is in use by process {me}", state.path().display())
+        );
+        assert_eq!(owner(state.path()), Some(me));
+        drop(first);
+        Lock::take(state.path()).unwrap();
+    }
+
+    #[test]
+    fn a_number_that_was_left_behind_stops_nobody() {
+        let state = tempfile::tempdir().unwrap();
+        std::fs::write(state.path().join(NAME), "1\n").unwrap();
+        let _lock = Lock::take(state.path()).unwrap();
+        assert_eq!(std::fs::read_to_string(state.path().join(NAME)).unwrap(), format!("{}\n", std::process::id()));
+    }
+}

@@ -1,0 +1,181 @@
+//! The evidence log: one writer, group commit, a chain of hashes, a signed head; and `state.db` for what changes.
+//!
+//! Nothing in here decides. It must never lose a row that somebody was told of, never delete or rewrite one, and
+//! never make the thread on which something happened wait for a disk.
+//!
+//! # How the mediator's numbers meet the log's
+//!
+//! The mediator numbers its own records (`Journal::number`) before anyone knows which row of the log they become,
+//! because others write into the same log. So it hands them in as **tickets**, in rising order:
+//!
+//! 1. For each entry of `Action::Record` it calls [`queue::Writer::append`] (or `append_when_room`) with
+//!    `tell: Tell::Ticket(number)`, and `now` as the action says. Where a reply must name its evidence (`Settled`),
+//!    it also keeps a clone of the entry's [`queue::Receipt`].
+//! 2. It watches [`queue::Acks`]. The channel coalesces; nothing piles up if the mediator is busy.
+//! 3. On a change it looks at `failures` first: if that rose, rows could not be written and it feeds
+//!    `Input::CommitFailed` (intents that wait have not started and do not start). Then, if `ticket` rose, it feeds
+//!    `Input::Committed { upto: ticket }`. The order makes an intent that was dropped, or written too late, never
+//!    look durable in time.
+//! 4. Once a ticket is told, the receipts up to it are filled: `receipt.seq()` is the `evidence` of the reply.
+//!
+//! Other writers (supervisor, surfaces) use no tickets: `Tell::Nobody` and, where they must not keep anything,
+//! `append_or_count`, whose losses a gap row counts. The start, the stop and tests use `append_durable`.
+//!
+//! # The files
+//!
+//! Fixed for good in `contracts.md`, "State". `evidence/<first>.db` ([`segment`]), `evidence/head` ([`head`]),
+//! `keys/` ([`keys`]), `lock` ([`lock`]), `state.db` ([`state`]). Reading ([`read`], [`verify`]) needs none of the
+//! writer's parts, works on a copy, and never writes.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::sync_channel;
+use std::thread::JoinHandle;
+
+use tokio::sync::watch;
+
+use crate::record::{Recorded, Stamp};
+
+pub mod chain;
+pub mod error;
+pub mod head;
+pub mod keys;
+pub mod lock;
+mod log;
+pub mod open_calls;
+pub mod queue;
+pub mod read;
+mod row;
+pub mod segment;
+pub mod state;
+pub mod verify;
+mod writer;
+
+pub use log::Standing;
+pub use writer::Ended;
+
+use error::StoreError;
+use head::Head;
+use log::Log;
+use queue::{Acks, Health, QUEUE_LEN_MAX, Shared, Writer};
+
+/// How large the log may become.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// A segment longer than this, in bytes, is closed and the next one begun.
+    pub segment_len_max: u64,
+}
+
+impl Default for Limits {
+    /// 64 MB a segment.
+    fn default() -> Limits {
+        Limits { segment_len_max: 64 * 1024 * 1024 }
+    }
+}
+
+impl Limits {
+    /// The most pages that SQLite may give a segment: twice its limit, since one group may pass it.
+    fn pages_max(&self) -> i64 {
+        i64::try_from(self.segment_len_max / 4096 * 2 + 8192).unwrap_or(i64::MAX)
+    }
+}
+
+/// What `boot` tells the store.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// The state directory; made if it is not there.
+    pub state: PathBuf,
+    /// The boot of this machine (`/proc/sys/kernel/random/boot_id`), as it stands in every row.
+    pub boot_id: String,
+    /// The version of this build, for the boot row.
+    pub version: String,
+    /// Reads the clocks, for the rows that the log writes about itself.
+    pub clock: fn() -> Stamp,
+    /// How large the log may become.
+    pub limits: Limits,
+}
+
+/// The log, open. While it lives, no other daemon can open the same state directory.
+#[derive(Debug)]
+pub struct Store {
+    writer: Writer,
+    thread: Option<JoinHandle<Ended>>,
+    lock: Option<lock::Lock>,
+}
+
+/// An open log and what its opening found.
+#[derive(Debug)]
+pub struct Opened {
+    /// The log.
+    pub store: Store,
+    /// What was found.
+    pub standing: Standing,
+    /// The head before this start.
+    pub previous_head: Option<Head>,
+    /// All rows of calls that have no settlement, in order: what repair works from.
+    pub open_calls: Vec<Recorded>,
+}
+
+impl Store {
+    /// Takes the lock, opens the log or makes it, writes the boot row, and starts the writer.
+    ///
+    /// # Errors
+    /// Why there can be no log. A log with lost or altered rows opens: it says so in its boot row and goes on.
+    pub fn open(settings: &Settings) -> Result<Opened, StoreError> {
+        make_dir(&settings.state)?;
+        let lock = lock::Lock::take(&settings.state)?;
+        let (mut log, found) = Log::open(settings)?;
+        log.boot(&settings.version, &found)
+            .map_err(|fault| StoreError::NotWritable { path: settings.state.join("evidence"), fault })?;
+        let seq = log.last().seq;
+        let (queue, waiting) = sync_channel(QUEUE_LEN_MAX);
+        let told = Acks { ticket: 0, seq, failures: 0, health: Health::Writing, dropped: 0 };
+        let (tell, acks) = watch::channel(told);
+        let shared = Arc::new(Shared::default());
+        let thread = writer::Thread::new(settings.clone(), Arc::clone(&shared), waiting, tell, log);
+        let thread = std::thread::Builder::new()
+            .name("evidence".to_owned())
+            .spawn(move || thread.run())
+            .map_err(StoreError::NoThread)?;
+        // Set before the first writer is given out, so that nobody misses it.
+        drop(shared.thread.set(thread.thread().clone()));
+        let writer = Writer { shared, queue, acks };
+        let store = Store { writer, thread: Some(thread), lock: Some(lock) };
+        Ok(Opened { store, standing: found.standing, previous_head: found.head, open_calls: found.open_calls })
+    }
+
+    /// A way to the writer.
+    #[must_use]
+    pub fn writer(&self) -> Writer {
+        self.writer.clone()
+    }
+
+    /// Writes what waits, lets the log rest, ends the thread and gives up the lock.
+    pub fn close(mut self) -> Ended {
+        self.end()
+    }
+
+    fn end(&mut self) -> Ended {
+        self.writer.shared.stop.store(true, Ordering::SeqCst);
+        self.writer.shared.wake();
+        let ended = self.thread.take().map(JoinHandle::join);
+        self.lock = None;
+        match ended {
+            Some(Ok(ended)) => ended,
+            Some(Err(_)) => Ended { unwritten: 0, panicked: true },
+            None => Ended { unwritten: 0, panicked: false },
+        }
+    }
+}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+fn make_dir(dir: &Path) -> Result<(), StoreError> {
+    use std::os::unix::fs::DirBuilderExt;
+    std::fs::DirBuilder::new().recursive(true).mode(0o750).create(dir).map_err(|e| StoreError::io(dir, e))
+}

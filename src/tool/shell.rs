@@ -1,0 +1,374 @@
+//! `shell`: one command line through `/bin/sh -c`, in a session of its own.
+//!
+//! A call is over when nothing of it runs: what it left in the background is killed when its shell ends, and all of it
+//! is killed at its deadline or when the call is dropped. It inherits nothing of the daemon that could speak for the
+//! daemon: no standard input, no descriptors, and of the environment only a short list.
+//!
+//! A command that ran and ended is `Done` with its exit code, whatever that is: the effect was made. Nobody but the
+//! command can say what half a command did, so a deadline or a signal is `Lost`.
+
+use std::collections::VecDeque;
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use interlock_domain::effect::report::{Loss, Report};
+use serde_json::{Value, json};
+use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::process::{ChildStderr, ChildStdout};
+use tokio::time::timeout;
+
+use super::{About, bad_input, failed};
+use crate::sys::offspring::{self, End, Ended, Offspring};
+use crate::sys::open::{self, NotOpened};
+
+/// The longest command line, bytes: the gate asks about anything above a third of it.
+const COMMAND_BYTES_MAX: usize = 32 * 1024;
+
+/// How long a command may take when it does not say.
+const PATIENCE_DEFAULT: Duration = Duration::from_secs(60);
+
+/// After the last process was killed, its pipes close at once; what still holds one could not be killed.
+const DRAIN_PATIENCE: Duration = Duration::from_secs(2);
+
+/// What a command inherits: where programs are, who it runs as, how to write dates and letters. Everything else could
+/// carry a secret or the daemon's own voice (`NOTIFY_SOCKET`, `WATCHDOG_*`, `LISTEN_*`, `CREDENTIALS_DIRECTORY`,
+/// `INTERLOCK_*`).
+const INHERITED: &[&str] = &["PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR"];
+
+/// Where a command finds programs when the daemon was started without a path.
+const PATH_DEFAULT: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// Bounds of one call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// The longest that a command may ask for.
+    pub patience_max: Duration,
+    /// The most that is kept of each stream, bytes: the first and the last half of it.
+    pub output_max: usize,
+}
+
+impl Default for Limits {
+    /// Below the patience that the gate's schedule has with a shell call (120 s), so that our own deadline is first.
+    fn default() -> Limits {
+        Limits { patience_max: Duration::from_secs(110), output_max: 64 * 1024 }
+    }
+}
+
+/// `shell`.
+pub const SHELL: About = About {
+    name: "shell",
+    title: ["Run a shell command", "运行命令"],
+    description: [
+        "Runs one command line with /bin/sh -c in `cwd`, without input, and gives its exit code and output. Whatever it \
+         leaves in the background is killed when it ends, and everything is killed after `timeout_s` seconds.",
+        "在 cwd 目录中用 /bin/sh -c 运行一条命令，无标准输入，返回退出码和输出。命令结束时，其留在后台的进程会被终止；\
+         超过 timeout_s 秒后，全部终止。",
+    ],
+    input,
+    output,
+};
+
+fn input() -> Value {
+    json!({
+        "type": "object",
+        "properties": {
+            "command": { "type": "string", "minLength": 1, "maxLength": COMMAND_BYTES_MAX },
+            "cwd": { "type": "string", "minLength": 1, "maxLength": 4096 },
+            "timeout_s": { "type": "number", "exclusiveMinimum": 0, "description": "seconds; 60 if not given" }
+        },
+        "required": ["command"],
+        "additionalProperties": false
+    })
+}
+
+fn output() -> Value {
+    let stream = |name: &str| {
+        json!({
+            "type": "object",
+            "description": format!("{name}: the text, how many bytes there were, and whether the middle was left out"),
+            "properties": {
+                "text": { "type": "string" },
+                "bytes": { "type": "integer", "minimum": 0 },
+                "truncated": { "type": "boolean" }
+            },
+            "required": ["text", "bytes", "truncated"],
+            "additionalProperties": false
+        })
+    };
+    json!({
+        "type": "object",
+        "properties": {
+            "exit_code": { "type": "integer", "minimum": 0, "maximum": 255 },
+            "stdout": stream("standard output"),
+            "stderr": stream("standard error"),
+            "left_running": {
+                "type": "integer", "minimum": 0,
+                "description": "processes that the command left in the background; they were killed"
+            },
+            "millis": { "type": "integer", "minimum": 0 }
+        },
+        "required": ["exit_code", "stdout", "stderr", "left_running", "millis"],
+        "additionalProperties": false
+    })
+}
+
+/// Runs `shell`. `cwd` is the canonical directory that the gate decided on.
+///
+/// Dropped half way, everything that the command started is killed.
+pub async fn run(input: &Value, cwd: &Path, limits: Limits) -> Report {
+    let (command, patience) = match parse(input, limits) {
+        Ok(parsed) => parsed,
+        Err(report) => return report,
+    };
+    let began = Instant::now();
+    let mut running = match Running::start(&command, cwd) {
+        Ok(running) => running,
+        Err(report) => return report,
+    };
+    let (stdout, stderr) = (running.stdout.take(), running.stderr.take());
+    let stdout = tokio::spawn(hear(stdout, limits.output_max));
+    let stderr = tokio::spawn(hear(stderr, limits.output_max));
+    let pid = running.child.id();
+    let leader = tokio::task::spawn_blocking(move || offspring::wait_for_end(pid));
+    let ended = timeout(patience, leader).await;
+    let left = running.end().await;
+    // All writers are gone, so what is still in the pipes is all there is.
+    let (stdout, stderr) = (drained(stdout).await, drained(stderr).await);
+    if left.still_there > 0 {
+        tracing::warn!(still_there = left.still_there, "processes of a shell command could not be killed");
+    }
+    match ended {
+        Err(_) => Report::Lost(Loss::TimedOut),
+        Ok(Ok(Ok(End::Exited(code)))) => Report::Done(json!({
+            "exit_code": code,
+            "stdout": stdout,
+            "stderr": stderr,
+            "left_running": left.beside_leader,
+            "millis": u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX),
+        })),
+        Ok(Ok(Ok(End::Killed(_)))) => Report::Lost(Loss::Killed),
+        // Somebody else has reaped it, or the waiting itself broke: it ran, and nobody knows how it ended.
+        Ok(Ok(Err(_)) | Err(_)) => Report::Lost(Loss::Stopped),
+    }
+}
+
+fn parse(input: &Value, limits: Limits) -> Result<(String, Duration), Report> {
+    let Some(command) = input.get("command").and_then(Value::as_str) else {
+        return Err(bad_input("command is no string"));
+    };
+    if command.is_empty() || command.len() > COMMAND_BYTES_MAX || command.contains('\0') {
+        return Err(bad_input(format!("a command line has 1 to {COMMAND_BYTES_MAX} bytes and no NUL")));
+    }
+    let patience = match input.get("timeout_s") {
+        None => PATIENCE_DEFAULT.min(limits.patience_max),
+        Some(seconds) => seconds
+            .as_f64()
+            .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
+            .filter(|patience| !patience.is_zero() && *patience <= limits.patience_max)
+            .ok_or_else(|| bad_input(format!("timeout_s is above 0 and at most {}", limits.patience_max.as_secs())))?,
+    };
+    Ok((command.to_owned(), patience))
+}
+
+/// A shell that runs. Dropped, it takes everything that it started with it.
+struct Running {
+    child: Child,
+    stdout: Option<ChildStdout>,
+    stderr: Option<ChildStderr>,
+    offspring: Option<Offspring>,
+}
+
+impl Running {
+    fn start(command: &str, cwd: &Path) -> Result<Running, Report> {
+        let directory = open::directory(cwd).map_err(|why| no_directory(&why))?;
+        let (name, mark) = offspring::mark();
+        let mut shell = Command::new("/bin/sh");
+        shell
+            .args(["-c", command])
+            // The directory that was opened, whatever its name stands for by now.
+            .current_dir(format!("/proc/self/fd/{}", directory.as_raw_fd()))
+            .env_clear()
+            .envs(inherited(std::env::vars_os()))
+            .env("PWD", cwd)
+            .env(name, &mark)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        offspring::in_own_session(&mut shell);
+        let not_started = |error: io::Error| failed("not_started", format!("/bin/sh: {error}"));
+        let mut child = shell.spawn().map_err(not_started)?;
+        let offspring = Some(Offspring::of(child.id(), mark));
+        let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+        let mut running = Running { child, stdout: None, stderr: None, offspring };
+        // From here on the command runs: what goes wrong must end it, and the drop does.
+        let piped = || io::Error::other("no pipe");
+        let stdout = stdout.ok_or_else(piped).and_then(ChildStdout::from_std);
+        let stderr = stderr.ok_or_else(piped).and_then(ChildStderr::from_std);
+        match (stdout, stderr) {
+            (Ok(stdout), Ok(stderr)) => {
+                (running.stdout, running.stderr) = (Some(stdout), Some(stderr));
+                Ok(running)
+            }
+            (Err(_), _) | (_, Err(_)) => Err(Report::Lost(Loss::Stopped)),
+        }
+    }
+
+    /// Kills what is left, then reaps the shell. Not the other way round: its number must stay its own until then.
+    async fn end(&mut self) -> Ended {
+        let nothing = Ended { beside_leader: 0, still_there: 0 };
+        let Some(offspring) = &self.offspring else { return nothing };
+        // By reference to its parts, so that a drop in the middle of this still has it.
+        let again = offspring.clone();
+        let ended = tokio::task::spawn_blocking(move || again.end()).await.unwrap_or(nothing);
+        self.offspring = None;
+        self.reap();
+        ended
+    }
+
+    fn reap(&mut self) {
+        // It was killed or has ended; if it has not (it could not be killed), the supervisor reaps it later.
+        if let Err(error) = self.child.try_wait() {
+            tracing::warn!(%error, "a shell was reaped by somebody else");
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(offspring) = self.offspring.take() {
+            // A look through /proc is a few milliseconds: better held up than let loose.
+            let _ = offspring.end();
+            self.reap();
+        }
+    }
+}
+
+fn inherited(all: impl Iterator<Item = (OsString, OsString)>) -> Vec<(OsString, OsString)> {
+    let wanted = |name: &OsString| {
+        let name = name.to_string_lossy();
+        INHERITED.contains(&&*name) || name.starts_with("LC_")
+    };
+    let mut kept: Vec<(OsString, OsString)> = all.filter(|(name, _)| wanted(name)).collect();
+    if !kept.iter().any(|(name, _)| name == "PATH") {
+        kept.push(("PATH".into(), PATH_DEFAULT.into()));
+    }
+    kept
+}
+
+fn no_directory(why: &NotOpened) -> Report {
+    let code = match why {
+        NotOpened::NotCanonical(_) => "not_canonical",
+        NotOpened::Link(_) => "path_changed",
+        NotOpened::NotAFile { .. } | NotOpened::Refused { .. } => "no_such_directory",
+    };
+    failed(code, why.to_string())
+}
+
+/// What is kept of a stream: its first half and its last half.
+struct Kept {
+    max: usize,
+    head: Vec<u8>,
+    tail: VecDeque<u8>,
+    bytes: u64,
+}
+
+/// Reads a stream to its end, so that the command never waits for us, and keeps what is to be kept.
+async fn hear(stream: Option<impl AsyncRead + Unpin>, max: usize) -> Kept {
+    let mut kept = Kept { max, head: Vec::new(), tail: VecDeque::new(), bytes: 0 };
+    let Some(mut stream) = stream else { return kept };
+    let mut buffer = vec![0; 8192];
+    // A pipe that breaks has ended.
+    while let Ok(count @ 1..) = stream.read(&mut buffer).await {
+        kept.take(&buffer[..count]);
+    }
+    kept
+}
+
+impl Kept {
+    fn take(&mut self, mut bytes: &[u8]) {
+        self.bytes += bytes.len() as u64;
+        let room = (self.max / 2).saturating_sub(self.head.len());
+        let (first, rest) = bytes.split_at(room.min(bytes.len()));
+        self.head.extend_from_slice(first);
+        bytes = rest;
+        self.tail.extend(bytes);
+        let too_many = self.tail.len().saturating_sub(self.max - self.max / 2);
+        self.tail.drain(..too_many);
+    }
+
+    fn output(self) -> Value {
+        let left_out = self.bytes - self.head.len() as u64 - self.tail.len() as u64;
+        let tail = Vec::from(self.tail);
+        let text = if left_out == 0 {
+            String::from_utf8_lossy(&[self.head, tail].concat()).into_owned()
+        } else {
+            let (head, tail) = (String::from_utf8_lossy(&self.head), String::from_utf8_lossy(&tail));
+            format!("{head}\n[… {left_out} bytes left out …]\n{tail}")
+        };
+        json!({ "text": text, "bytes": self.bytes, "truncated": left_out > 0 })
+    }
+}
+
+/// The stream's output, once nobody can write to it any more.
+async fn drained(hearing: tokio::task::JoinHandle<Kept>) -> Value {
+    let stop = hearing.abort_handle();
+    match timeout(DRAIN_PATIENCE, hearing).await {
+        Ok(Ok(kept)) => kept.output(),
+        Ok(Err(_)) | Err(_) => {
+            // A process that could not be killed holds it open. What it said so far is not waited for.
+            stop.abort();
+            json!({ "text": "", "bytes": 0, "truncated": true })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_on_the_list_is_inherited() {
+        let names =
+            ["PATH", "HOME", "LC_ALL", "NOTIFY_SOCKET", "WATCHDOG_USEC", "LISTEN_FDS", "INTERLOCK_STATE", "AWS_KEY"];
+        let all = names.map(|name| (OsString::from(name), OsString::from("x")));
+        let kept = inherited(all.into_iter()).into_iter().map(|(name, _)| name.into_string().unwrap());
+        assert_eq!(kept.collect::<Vec<_>>(), ["PATH", "HOME", "LC_ALL"]);
+        assert_eq!(inherited(std::iter::empty()), [("PATH".into(), PATH_DEFAULT.into())]);
+    }
+
+    #[test]
+    fn the_first_and_the_last_half_of_a_stream_are_kept() {
+        let check = |parts: &[&str], text: &str, truncated: bool| {
+            let mut kept = Kept { max: 8, head: Vec::new(), tail: VecDeque::new(), bytes: 0 };
+            parts.iter().for_each(|part| kept.take(part.as_bytes()));
+            let bytes: usize = parts.iter().map(|part| part.len()).sum();
+            assert_eq!(kept.output(), json!({ "text": text, "bytes": bytes, "truncated": truncated }));
+        };
+        check(&[], "", false);
+        check(&["abcdefgh"], "abcdefgh", false);
+        check(&["abc", "def", "gh"], "abcdefgh", false);
+        check(&["abcdefghi"], "abcd\n[… 1 bytes left out …]\nfghi", true);
+        check(&["ab", "cd", "efgh", "ijklmnop"], "abcd\n[… 8 bytes left out …]\nmnop", true);
+        check(&["联锁", "bc"], "联锁bc", false);
+    }
+
+    #[test]
+    fn a_wrong_input_starts_nothing() {
+        let check = |input: Value| {
+            let Err(Report::Failed(failure)) = parse(&input, Limits::default()) else { panic!("{input} was taken") };
+            assert_eq!(failure.code, "bad_input");
+        };
+        check(json!({}));
+        check(json!({ "command": "" }));
+        check(json!({ "command": "a\u{0}b" }));
+        check(json!({ "command": "true", "timeout_s": 0 }));
+        check(json!({ "command": "true", "timeout_s": -1 }));
+        check(json!({ "command": "true", "timeout_s": 111 }));
+        check(json!({ "command": "true", "timeout_s": 1e300 }));
+        check(json!({ "command": "x".repeat(COMMAND_BYTES_MAX + 1) }));
+    }
+}
