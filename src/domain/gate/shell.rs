@@ -10,10 +10,11 @@ use crate::surface::shell::{Command, Script, Understood, Word, reads};
 use super::danger::{critical_removal, dangerous};
 use super::decide::{Case, Finding, Verdict, classified, judge as judge_deed};
 use super::matches::{Matched, choose};
+use super::pattern::Anchors;
 use super::peel::{base, core, is_harmlessly_set, runs_its_arguments, views};
 use super::policy::{Mode, Policy};
 use super::protected::{is_sink, protected, secret};
-use super::rule::{Rule, Verb};
+use super::rule::{Line, Rule, Seen, Verb};
 
 /// The strictest of all findings: a deny before an ask before an allow, of two asks the one of the earlier step.
 pub(crate) fn judge(policy: &Policy, case: Case<'_>, script: &Script, cwd: Option<&str>) -> Finding {
@@ -73,11 +74,14 @@ struct Part<'a> {
     command: &'a Command,
     views: Vec<Command>,
     core: Command,
+    lines: Vec<Line>,
+    core_line: Line,
 }
 
 impl Part<'_> {
     fn of(command: &Command) -> Part<'_> {
-        Part { command, views: views(command), core: core(command) }
+        let (views, core) = (views(command), core(command));
+        Part { command, lines: views.iter().map(Line::of).collect(), core_line: Line::of(&core), views, core }
     }
 
     fn is_named(&self, names: &[&str]) -> bool {
@@ -87,24 +91,26 @@ impl Part<'_> {
     fn covered_by(&self, rule: &Rule, understood: bool) -> bool {
         match rule.verb() {
             Verb::Deny | Verb::Ask => {
-                rule.covers_all_commands() || self.views.iter().any(|view| rule.covers_command(view))
+                rule.covers_all_commands() || self.lines.iter().any(|line| rule.covers_command(line))
             }
             Verb::Allow if !understood => false,
             Verb::Allow if rule.covers_all_commands() => true,
             Verb::Allow => {
                 let harmless = is_harmlessly_set(self.command);
                 let exact = !rule.has_wildcard();
-                (harmless && (exact || !runs_its_arguments(&self.core)) && rule.covers_command(&self.core))
-                    || (exact && rule.covers_command(&with_assignments(self.command)))
+                (harmless && (exact || !runs_its_arguments(&self.core)) && rule.covers_command(&self.core_line))
+                    || (exact
+                        && !self.command.assignments.is_empty()
+                        && rule.covers_command(&with_assignments(self.command)))
             }
         }
     }
 }
 
 /// The assignments as words in front: what an exact rule for them looks like.
-fn with_assignments(command: &Command) -> Command {
+fn with_assignments(command: &Command) -> Line {
     let set = command.assignments.iter().map(|one| Word::literal(&format!("{}={}", one.name, one.value.text)));
-    Command { words: set.chain(command.words.iter().cloned()).collect(), ..Command::default() }
+    Line::of(&Command { words: set.chain(command.words.iter().cloned()).collect(), ..Command::default() })
 }
 
 /// Rules, then scope and mode, for one command.
@@ -286,16 +292,17 @@ fn path_rules(policy: &Policy, case: Case<'_>, command: &Command) -> Vec<Finding
     }
     let written: Vec<String> = targets(command).into_iter().flat_map(|word| candidates(case, word)).collect();
     let named = command.words.iter().skip(1).flat_map(|word| candidates(case, word));
+    let anchors = Anchors::new(case.facts);
     named
         .filter_map(|path| {
             let writes = written.contains(&path);
+            let seen = Seen::new(path.clone(), None);
             let found = choose(policy, |rule| {
                 let forbids = rule.verb() != Verb::Allow && rule.is_about_paths();
                 forbids
-                    && (rule.covers_path(false, &path, None, case.facts)
-                        || (writes && rule.covers_path(true, &path, None, case.facts)))
+                    && (rule.covers_path(false, &seen, &anchors) || (writes && rule.covers_path(true, &seen, &anchors)))
             });
-            found.deny.or(found.ask).map(|finding| finding.at(Some(path.clone())))
+            found.deny.or(found.ask).map(|finding| finding.at(Some(path)))
         })
         .collect()
 }
