@@ -205,8 +205,23 @@ impl Builder {
                 ..Draft::default()
             };
         }
-        for word in lexicon.filler.iter().chain(&lexicon.reason) {
+        for word in &lexicon.separable {
+            let mut halves = word.chars();
+            if let (Some(first), Some(last), None) = (halves.next(), halves.next(), halves.next()) {
+                let whole = builder.draft(word).clone();
+                for between in ["个", "下", "一下", "一个", "一次", "把"] {
+                    let draft = builder.draft(&format!("{first}{between}{last}"));
+                    draft.actions |= whole.actions;
+                    draft.compound |= whole.compound;
+                    draft.concepts.extend(&whole.concepts);
+                }
+            }
+        }
+        for word in &lexicon.filler {
             builder.draft(word).filler = true;
+        }
+        for word in &lexicon.reason {
+            builder.draft(word).reason = true;
         }
         for (number, zone) in commands.zones.iter().enumerate() {
             let draft = builder.draft(zone);

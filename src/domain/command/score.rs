@@ -215,6 +215,10 @@ impl Scene<'_> {
         }
         if word.filler {
             grid.step(start, end, 0, cost::FILLER, Role::Filler, true);
+        } else if word.reason {
+            // Before the verb only: 吹风好冷 tells of the wind.
+            let most = if frame.actions == 0 { 1 } else { verb_bit };
+            grid.step_below(most, start, end, cost::FILLER, Role::Filler);
         } else if bits == 0 && verb == FAR && !word.query && end - start >= 2 {
             grid.step(start, end, 0, foreign(word), Role::Foreign, true);
         }
@@ -490,6 +494,19 @@ impl Grid {
                     step: price,
                     exact,
                 };
+            }
+        }
+    }
+
+    /// A step that adds nothing, from the states below `most` only.
+    fn step_below(&mut self, most: usize, start: usize, end: usize, price: u16, role: Role) {
+        for state in 0..most.min(self.states) {
+            let before = self.cells[start * self.states + state].cost;
+            let cost = before.saturating_add(price);
+            let cell = &mut self.cells[end * self.states + state];
+            if before != u16::MAX && cost < cell.cost {
+                let small = |at: usize| u8::try_from(at).unwrap_or(u8::MAX);
+                *cell = Cell { cost, from: small(start), state: small(state), role, step: price, exact: true };
             }
         }
     }

@@ -3,6 +3,7 @@
 //! It is built once, when a command set or a learned set becomes active, and is never changed: a swap is a swap of
 //! the whole, so that no utterance is ever understood half by the old words and half by the new.
 
+use super::decide::Thresholds;
 use super::definition::{Commands, Definition, Risk};
 use super::frame::{self, Frames};
 use super::hazard::Rules;
@@ -20,6 +21,7 @@ pub struct Understanding {
     pub(super) words: Words,
     pub(super) frames: Frames,
     pub(super) rules: Rules,
+    pub(super) thresholds: Thresholds,
     pub(super) lead: Vec<Box<[char]>>,
     pub(super) trail: Vec<Box<[char]>>,
 }
@@ -34,6 +36,7 @@ impl Understanding {
         let boxed = |words: &[String]| words.iter().map(|word| word.chars().collect()).collect();
         Understanding {
             rules: Rules::default(),
+            thresholds: Thresholds::default(),
             patterns,
             words,
             frames,
@@ -42,6 +45,12 @@ impl Understanding {
             commands,
             sounds,
         }
+    }
+
+    /// The same set with other thresholds: for the experiment that chooses them.
+    #[must_use]
+    pub fn with_thresholds(self, thresholds: Thresholds) -> Understanding {
+        Understanding { thresholds, ..self }
     }
 
     /// The commands that it was compiled from.

@@ -29,6 +29,8 @@ pub(super) struct Word {
     pub(super) query: bool,
     /// It means nothing.
     pub(super) filler: bool,
+    /// It gives a reason, and says nothing of what to do.
+    pub(super) reason: bool,
     /// The action classes that it may be, as bits.
     pub(super) actions: u64,
     /// Things and attributes that it may be: a range of `Words::concepts`.
@@ -95,6 +97,7 @@ pub(super) struct Draft {
     pub(super) compound: bool,
     pub(super) query: bool,
     pub(super) filler: bool,
+    pub(super) reason: bool,
     pub(super) actions: u64,
     pub(super) concepts: Vec<Concept>,
     pub(super) zone: Option<u16>,
@@ -103,7 +106,12 @@ pub(super) struct Draft {
 impl Draft {
     /// Nobody has given it a meaning yet.
     pub(super) fn means_nothing(&self) -> bool {
-        self.concepts.is_empty() && self.actions == 0 && !self.filler && !self.query && self.zone.is_none()
+        self.concepts.is_empty()
+            && self.actions == 0
+            && !self.filler
+            && !self.reason
+            && !self.query
+            && self.zone.is_none()
     }
 }
 
@@ -116,7 +124,7 @@ const CORE_MAX: u8 = 26;
 /// What a zone of two syllables may cost: a wrong place is worse than a question.
 const ZONE_TWO_MAX: u8 = 32;
 /// What a word of two syllables of the commands may cost: one of them right, the other half right.
-const CORE_TWO_MAX: u8 = 72;
+const CORE_TWO_MAX: u8 = 70;
 
 impl Words {
     pub(super) fn new(drafts: &[Draft], sounds: &Sounds) -> Words {
@@ -146,7 +154,7 @@ impl Words {
                 (true, _) => len.saturating_mul(CORE_MAX),
                 (false, _) => len.saturating_mul(SYNONYM_MAX),
             };
-            let limit = if draft.filler { 0 } else { limit };
+            let limit = if draft.filler || draft.reason { 0 } else { limit };
             if draft.core {
                 core_first.push((syllables[0], number));
                 if len >= 2 {
@@ -166,6 +174,7 @@ impl Words {
                 compound: draft.compound,
                 query: draft.query,
                 filler: draft.filler,
+                reason: draft.reason,
                 actions: draft.actions,
                 concepts_start: u32::try_from(all.concepts.len()).unwrap_or(u32::MAX),
                 concepts_len: u8::try_from(draft.concepts.len()).unwrap_or(u8::MAX),
