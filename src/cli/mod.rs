@@ -13,14 +13,17 @@ pub mod doctor;
 pub mod error;
 mod evidence;
 pub mod generate;
+mod json_lines;
 pub mod match_verb;
 mod mcp;
 mod out;
 pub mod places;
+mod policy;
 mod run;
 mod say;
 mod status;
 mod task;
+mod watch;
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -44,8 +47,13 @@ pub fn main() -> ExitCode {
         }
     };
     let out = Out::new(cli.lang.unwrap_or_else(lang_of_environment));
-    match verb(&cli, &out) {
-        Ok(()) => ExitCode::SUCCESS,
+    let ended = match &cli.verb {
+        // It ends as the program ended that it watched.
+        Verb::Watch(args) => watch::watch(args, &out),
+        _ => verb(&cli, &out).map(|()| ExitCode::SUCCESS),
+    };
+    match ended {
+        Ok(code) => code,
         Err(error) => {
             out.error(&error);
             ExitCode::from(error.exit as u8)
@@ -65,6 +73,8 @@ fn verb(cli: &Cli, out: &Out) -> Result<(), CliError> {
         Verb::Status(args) => status::status(args, client()?, out),
         Verb::Reload => status::reload(client()?, out),
         Verb::Evidence(verb) => evidence::evidence(verb, client, out),
+        Verb::Policy(verb) => policy::policy(verb),
+        Verb::Watch(args) => watch::watch(args, out).map(|_| ()),
         Verb::Mcp => mcp::bridge(client()?),
         Verb::Bench(args) => bench::bench(args, out),
         Verb::Doctor(_) | Verb::Completions { .. } | Verb::Man => Ok(()),
