@@ -77,7 +77,9 @@ fn verb(cli: &Cli, out: &Out) -> Result<(), CliError> {
         Verb::Watch(args) => watch::watch(args, out).map(|_| ()),
         Verb::Mcp => mcp::bridge(client()?),
         Verb::Bench(args) => bench::bench(args, out),
-        Verb::Doctor(_) | Verb::Completions { .. } | Verb::Man => Ok(()),
+        Verb::Doctor(args) => doctor::doctor(args, cli.socket.as_deref(), out),
+        Verb::Completions { shell } => generate::print_completions(*shell, out),
+        Verb::Man => generate::print_manual(out),
         Verb::Check(args) => check::check(args, out),
     }
 }

@@ -50,6 +50,13 @@ mod row;
 pub mod segment;
 pub mod state;
 pub mod verify;
+
+/// The version of SQLite that is built in.
+#[must_use]
+pub fn sqlite_version() -> &'static str {
+    rusqlite::version()
+}
+
 mod writer;
 
 pub use log::Standing;
