@@ -47,12 +47,7 @@ pub fn main() -> ExitCode {
         }
     };
     let out = Out::new(cli.lang.unwrap_or_else(lang_of_environment));
-    let ended = match &cli.verb {
-        // It ends as the program ended that it watched.
-        Verb::Watch(args) => watch::watch(args, &out),
-        _ => verb(&cli, &out).map(|()| ExitCode::SUCCESS),
-    };
-    match ended {
+    match verb(&cli, &out) {
         Ok(code) => code,
         Err(error) => {
             out.error(&error);
@@ -61,9 +56,11 @@ pub fn main() -> ExitCode {
     }
 }
 
-fn verb(cli: &Cli, out: &Out) -> Result<(), CliError> {
+fn verb(cli: &Cli, out: &Out) -> Result<ExitCode, CliError> {
     let client = || client::Client::connect(&places::client_socket(cli.socket.as_deref()));
-    match &cli.verb {
+    let done = match &cli.verb {
+        // It ends as the program ended that it watched.
+        Verb::Watch(args) => return watch::watch(args, out),
         Verb::Run(args) => run::run(args, cli.socket.as_deref()),
         Verb::Say(args) => say::say(args, client()?, out),
         Verb::Device(verb) => device::device(verb, client()?, out),
@@ -74,14 +71,14 @@ fn verb(cli: &Cli, out: &Out) -> Result<(), CliError> {
         Verb::Reload => status::reload(client()?, out),
         Verb::Evidence(verb) => evidence::evidence(verb, client, out),
         Verb::Policy(verb) => policy::policy(verb),
-        Verb::Watch(args) => watch::watch(args, out).map(|_| ()),
         Verb::Mcp => mcp::bridge(client()?),
         Verb::Bench(args) => bench::bench(args, out),
         Verb::Doctor(args) => doctor::doctor(args, cli.socket.as_deref(), out),
         Verb::Completions { shell } => generate::print_completions(*shell, out),
         Verb::Man => generate::print_manual(out),
         Verb::Check(args) => check::check(args, out),
-    }
+    };
+    done.map(|()| ExitCode::SUCCESS)
 }
 
 fn understand(args: &args::MatchArgs) -> Result<(), CliError> {
