@@ -8,11 +8,11 @@
 use interlock_domain::effect::report::{Failure, Report};
 use serde_json::Value;
 
+pub mod device;
 pub mod files;
 pub mod http;
-pub mod shell;
-pub mod device;
 pub mod modbus;
+pub mod shell;
 
 /// What a caller is told about a tool, in English and in simplified Chinese.
 #[derive(Debug, Clone, Copy)]
