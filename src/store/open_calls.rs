@@ -14,6 +14,10 @@ use crate::record::{Bearing, Row, kind};
 /// first and its last ones.
 const ROWS_MAX: usize = 64;
 
+/// Most calls that are remembered. Admission keeps far fewer open; one that forgets to settle must not make every
+/// resting point larger for ever. The oldest are forgotten.
+const CALLS_MAX: usize = 8_192;
+
 /// Open calls with the numbers of their rows.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct OpenCalls(BTreeMap<CallId, Vec<Seq>>);
@@ -39,6 +43,10 @@ impl OpenCalls {
                     rows.remove(ROWS_MAX / 2);
                 }
                 rows.push(seq);
+                if self.0.len() > CALLS_MAX {
+                    let oldest = self.0.iter().min_by_key(|(_, rows)| rows.first()).map(|(call, _)| *call);
+                    oldest.and_then(|oldest| self.0.remove(&oldest));
+                }
             }
         }
     }
