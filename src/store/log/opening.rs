@@ -55,6 +55,7 @@ impl Log {
         let dir = settings.state.join("evidence");
         fs::DirBuilder::new().recursive(true).mode(0o750).create(&dir).map_err(|e| StoreError::io(&dir, e))?;
         let key = Key::of_state(&settings.state)?;
+        sync_names(&settings.state)?;
         let heads = head::read(&dir, &key.public()).map_err(|e| StoreError::io(&head::path(&dir), e))?;
         let firsts = segment::list(&dir)?;
         let newest = firsts.last().map(|first| newest(settings, &dir, *first, past)).transpose();
@@ -111,6 +112,21 @@ impl Log {
         }
         Ok((log, Found { standing, head: heads.newest(), open_calls }))
     }
+}
+
+/// Makes the names of our directories durable, and that of the state directory. Where they were so already, this
+/// costs nothing; on a read-only disk they are.
+fn sync_names(state: &Path) -> Result<(), StoreError> {
+    for dir in [Some(state), state.parent().filter(|parent| !parent.as_os_str().is_empty())].into_iter().flatten() {
+        match File::open(dir).and_then(|dir| dir.sync_all()) {
+            Ok(()) => {}
+            // The parent may belong to someone else, and some file systems sync no directories.
+            Err(e) if matches!(e.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::InvalidInput) => {}
+            Err(e) if e.kind() == io::ErrorKind::ReadOnlyFilesystem => {}
+            Err(e) => return Err(StoreError::io(dir, e)),
+        }
+    }
+    Ok(())
 }
 
 /// Opens the newest segment and reads its end.
