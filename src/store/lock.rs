@@ -15,7 +15,7 @@ const NAME: &str = "lock";
 /// Held as long as it lives.
 #[derive(Debug)]
 pub struct Lock {
-    _file: File,
+    _file: Option<File>,
 }
 
 impl Lock {
@@ -26,14 +26,16 @@ impl Lock {
     pub fn take(state: &Path) -> Result<Lock, StoreError> {
         let path = state.join(NAME);
         let io = |e| StoreError::io(&path, e);
-        let mut file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o640)
-            .open(&path)
-            .map_err(io)?;
+        let opened = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o640).open(&path);
+        let (mut file, writable) = match opened {
+            Ok(file) => (file, true),
+            // Nobody can write there: the lock is taken all the same where its file is, for when that changes.
+            Err(e) if e.kind() == std::io::ErrorKind::ReadOnlyFilesystem => match File::open(&path) {
+                Ok(file) => (file, false),
+                Err(_) => return Ok(Lock { _file: None }),
+            },
+            Err(e) => return Err(io(e)),
+        };
         match file.try_lock() {
             Ok(()) => {}
             Err(std::fs::TryLockError::WouldBlock) => {
@@ -41,18 +43,18 @@ impl Lock {
             }
             Err(std::fs::TryLockError::Error(e)) => return Err(io(e)),
         }
-        // On a full disk the old number may stay; the lock itself holds all the same.
+        // On a full or read-only disk the old number may stay; the lock itself holds all the same.
         let write = |file: &mut File| {
             file.rewind()?;
             file.set_len(0)?;
             writeln!(file, "{}", std::process::id())
         };
-        match write(&mut file) {
+        match if writable { write(&mut file) } else { Ok(()) } {
             Ok(()) => {}
             Err(e) if e.kind() == std::io::ErrorKind::StorageFull => {}
             Err(e) => return Err(io(e)),
         }
-        Ok(Lock { _file: file })
+        Ok(Lock { _file: Some(file) })
     }
 }
 

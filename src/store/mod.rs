@@ -38,7 +38,9 @@ use tokio::sync::watch;
 use crate::record::{Recorded, Stamp};
 
 pub mod chain;
+pub mod checkpoint;
 pub mod error;
+pub mod export;
 pub mod head;
 pub mod keys;
 pub mod lock;
@@ -46,6 +48,7 @@ mod log;
 pub mod open_calls;
 pub mod queue;
 pub mod read;
+mod reserve;
 mod row;
 pub mod segment;
 pub mod state;
@@ -62,9 +65,10 @@ mod writer;
 pub use log::Standing;
 pub use writer::Ended;
 
-use error::StoreError;
+use error::{Fault, StoreError};
 use head::Head;
-use log::Log;
+use interlock_domain::id::Seq;
+use log::{Found, Log, Past};
 use queue::{Acks, Health, QUEUE_LEN_MAX, Shared, Writer};
 
 /// How large the log may become.
@@ -72,12 +76,17 @@ use queue::{Acks, Health, QUEUE_LEN_MAX, Shared, Writer};
 pub struct Limits {
     /// A segment longer than this, in bytes, is closed and the next one begun.
     pub segment_len_max: u64,
+    /// When all segments together are longer, in bytes, the oldest is unlinked. The newest two always stay.
+    pub log_len_max: u64,
+    /// Room that is kept to be able to say that the disk is full, in bytes.
+    pub reserve_len: u64,
 }
 
 impl Default for Limits {
-    /// 64 MB a segment.
+    /// 64 MB a segment, 512 MB in all, 1 MB of reserve.
     fn default() -> Limits {
-        Limits { segment_len_max: 64 * 1024 * 1024 }
+        const MIB: u64 = 1024 * 1024;
+        Limits { segment_len_max: 64 * MIB, log_len_max: 512 * MIB, reserve_len: MIB }
     }
 }
 
@@ -127,17 +136,27 @@ pub struct Opened {
 impl Store {
     /// Takes the lock, opens the log or makes it, writes the boot row, and starts the writer.
     ///
+    /// What may pass (a full or read-only disk, a disk error, a foreign lock) does not stop a start: the store is then
+    /// degraded from the beginning ([`Standing::Unreachable`]), keeps rows in memory and tries again. A log with lost,
+    /// altered or damaged rows opens: it says so in its first row and goes on.
+    ///
     /// # Errors
-    /// Why there can be no log. A log with lost or altered rows opens: it says so in its boot row and goes on.
+    /// Why there can be no log: another daemon, another version, a file that may not be touched.
     pub fn open(settings: &Settings) -> Result<Opened, StoreError> {
         make_dir(&settings.state)?;
         let lock = lock::Lock::take(&settings.state)?;
-        let (mut log, found) = Log::open(settings)?;
-        log.boot(&settings.version, &found)
-            .map_err(|fault| StoreError::NotWritable { path: settings.state.join("evidence"), fault })?;
-        let seq = log.last().seq;
+        let (log, found) = match begin(settings) {
+            Ok((log, found)) => (Ok(log), found),
+            Err(e) => {
+                let Some(fault) = Fault::passing(&e) else { return Err(e) };
+                let found = Found { standing: Standing::Unreachable { fault }, head: None, open_calls: Vec::new() };
+                (Err(fault), found)
+            }
+        };
+        let seq = log.as_ref().map_or(Seq(0), |log| log.last().seq);
+        let health = log.as_ref().map_or_else(|fault| Health::Degraded(*fault), |_| Health::Writing);
         let (queue, waiting) = sync_channel(QUEUE_LEN_MAX);
-        let told = Acks { ticket: 0, seq, failures: 0, health: Health::Writing, dropped: 0 };
+        let told = Acks { ticket: 0, seq, failures: 0, health, dropped: 0 };
         let (tell, acks) = watch::channel(told);
         let shared = Arc::new(Shared::default());
         let thread = writer::Thread::new(settings.clone(), Arc::clone(&shared), waiting, tell, log);
@@ -180,6 +199,14 @@ impl Drop for Store {
     fn drop(&mut self) {
         self.end();
     }
+}
+
+/// Opens the log and writes the boot row.
+fn begin(settings: &Settings) -> Result<(Log, Found), StoreError> {
+    let (mut log, found) = Log::open(settings, Past::Ended)?;
+    log.boot(&settings.version, &found)
+        .map_err(|fault| StoreError::NotWritable { path: settings.state.join("evidence"), fault })?;
+    Ok((log, found))
 }
 
 fn make_dir(dir: &Path) -> Result<(), StoreError> {
