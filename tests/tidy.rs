@@ -37,22 +37,40 @@ const MODULES: &[(&str, &[&str], &[&str])] = &[
     ),
     ("infer", &[], &["ort"]),
     // Owners.
-    ("engine", &["store", "tool", "infer", "sys", "provider", "record"], &["tokio"]),
+    // Its journal says where log lines go.
+    ("engine", &["store", "tool", "infer", "sys", "provider", "record"], &["tokio", "tracing_subscriber"]),
     // Surfaces: bytes <-> domain words.
     // Its own HTTP front, closer to the wire than axum lets it be; tokens of its sessions are random and hashed.
     (
         "agents",
-        &["mcp", "engine::handle"],
+        &["mcp", "record", "engine::handle", "sys::clock"],
         &["tokio", "axum", "serde", "rmcp", "hyper", "hyper_util", "getrandom", "sha2"],
     ),
-    ("control", &["record", "engine::handle"], &["tokio", "axum", "serde"]),
+    // The socket asks the kernel who is at the other end, hands `interlock mcp` to the front for agents, and reads what
+    // the owners publish.
+    (
+        "control",
+        &[
+            "record",
+            "engine::handle",
+            "engine::listener",
+            "engine::log",
+            "engine::tasks",
+            "agents::core",
+            "agents::front::stdio",
+            "sys::family",
+            "sys::peer",
+        ],
+        &["tokio", "axum", "serde", "nix"],
+    ),
     ("console", &["record", "engine::handle"], &["tokio", "axum", "serde"]),
     ("export", &["record"], &["tokio", "serde"]),
     // Around them. `cli` has the offline verbs, which act without a daemon; `doctor` asks `sys` about this machine.
     ("config", &[], &["toml", "serde"]),
     // The plant's process model is a file that a person may write: its mistakes are told as those of the configuration.
     ("plant", &["config"], &["tokio", "tokio_modbus", "toml", "serde"]),
-    ("bench", &["engine", "store", "infer", "sys", "record"], &["tokio", "serde"]),
+    // The figures of the log stand beside raw SQLite, in one run.
+    ("bench", &["engine", "store", "infer", "sys", "record"], &["tokio", "serde", "rusqlite"]),
     (
         "cli",
         &["config", "control", "boot", "provider", "record", "store", "infer", "bench", "sys"],
@@ -64,7 +82,7 @@ const MODULES: &[(&str, &[&str], &[&str])] = &[
             "agents", "bench", "config", "console", "control", "engine", "export", "infer", "mcp", "plant", "provider",
             "record", "store", "sys", "tool",
         ],
-        &["anyhow", "axum", "tokio", "tracing_subscriber"],
+        &["anyhow", "axum", "nix", "tokio", "tracing_subscriber"],
     ),
 ];
 
@@ -292,14 +310,9 @@ fn samples(tree: &Tree) -> Vec<String> {
     wrong
 }
 
-/// The seam to the product's own reader of configurations.
+/// As `interlock check` does.
 fn load(file: &str, text: &str) -> Result<(), String> {
-    let table: Table = text.parse().map_err(|e: toml::de::Error| e.to_string())?;
-    match table.get("version") {
-        Some(Value::Integer(1)) => {}
-        other => return Err(format!("version is {other:?}")),
-    }
-    interlock::config::device::parse(text, Path::new(file)).map(drop).map_err(|error| error.to_string())
+    interlock::config::check(Path::new(file), text).map(drop).map_err(|error| error.to_string())
 }
 
 /// A setting that is commented out has no blank after its `#`; prose has one.

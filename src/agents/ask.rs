@@ -5,37 +5,42 @@
 //! answers. A parked call belongs to its owner and to the exact call: another client, or other arguments, do not get
 //! at it, and it does not wait for ever.
 
-use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
-use sha2::{Digest, Sha256};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
-use crate::agents::core::{Core, Ctx, Out, Owner};
+use crate::agents::core::Core;
+use crate::agents::ctx::{Ctx, Out};
 use crate::agents::engine::{Answer, Ask, NotAsked, QuestionView};
 use crate::agents::list;
-use crate::agents::session::{Cancel, Session};
+use crate::agents::parked::{Call, Resume};
+use crate::agents::session::Session;
+use crate::agents::tasks::record::Record;
 use crate::mcp::era::{self, Era, Kind};
-use crate::mcp::rpc::{self, Id, RpcError};
+use crate::mcp::rpc::{self, RpcError};
 
-/// How long an answer of the client is waited for. Longer than a question of the gate lives (120 s), so that the
-/// question's own end is what ends the wait.
-const ANSWER_WAIT: Duration = Duration::from_secs(150);
+/// How long an answer of the client is waited for: as long as a person may look at a form. A question of the gate ends
+/// by itself long before (120 s).
+const ANSWER_WAIT: Duration = Duration::from_secs(600);
 
-/// Calls that may be parked at once.
-const PARKED_MAX: usize = 256;
+/// The same for a task, whose client may come by seldom.
+const TASK_ANSWER_WAIT: Duration = Duration::from_secs(3600);
 
-/// The key of the gate's own question.
-const KEY_DECISION: &str = "decision";
+/// The key of the gate's own question, which no tool's question can have by accident.
+const KEY_GATE: &str = "interlock/decision";
+
+/// The member of the form that says what the person decided.
+const DECISION: &str = "decision";
 
 /// The gate's question as a form for the person behind the client. The answer that does nothing is the default.
 #[must_use]
 pub fn form(question: &QuestionView) -> Ask {
     Ask {
-        key: KEY_DECISION.to_owned(),
+        key: KEY_GATE.to_owned(),
         method: "elicitation/create".to_owned(),
         params: json!({
             "mode": "form",
@@ -43,7 +48,7 @@ pub fn form(question: &QuestionView) -> Ask {
             "requestedSchema": {
                 "type": "object",
                 "properties": {
-                    KEY_DECISION: {
+                    DECISION: {
                         "type": "string",
                         "title": "允许执行？ / Allow it?",
                         "description": "allow: run exactly this call once. deny: do not run it.",
@@ -51,7 +56,7 @@ pub fn form(question: &QuestionView) -> Ask {
                         "default": "deny",
                     },
                 },
-                "required": [KEY_DECISION],
+                "required": [DECISION],
             },
         }),
     }
@@ -61,8 +66,8 @@ pub fn form(question: &QuestionView) -> Ask {
 /// Only a plain "allow" allows.
 #[must_use]
 pub fn decision(answers: &[(String, Value)]) -> Option<Answer> {
-    let (_, form) = answers.iter().find(|(key, _)| key == KEY_DECISION)?;
-    match (form["action"].as_str(), form["content"][KEY_DECISION].as_str()) {
+    let (_, form) = answers.iter().find(|(key, _)| key == KEY_GATE)?;
+    match (form["action"].as_str(), form["content"][DECISION].as_str()) {
         (Some("accept"), Some("allow")) => Some(Answer::Allow),
         (Some("accept"), Some("deny")) | (Some("decline"), _) => Some(Answer::Deny),
         _ => None,
@@ -81,6 +86,10 @@ pub struct Asking {
 enum Way {
     /// Requests of ours, each with its number.
     Sent(Arc<Session>, VecDeque<Sent>),
+    /// All answers were there already.
+    Given,
+    /// The call has become a task, whose client answers when it asks for it.
+    Task(Arc<Record>),
     /// The call is parked under this state, for these questions.
     Parked(String, Vec<Ask>, oneshot::Receiver<Resume>),
 }
@@ -99,19 +108,6 @@ pub enum Heard {
     Back(Resume),
 }
 
-/// A request that takes a parked call up again.
-#[derive(Debug)]
-pub struct Resume {
-    /// Its id.
-    pub id: Id,
-    /// Its `_meta`.
-    pub meta: Map<String, Value>,
-    /// The answers that it brings.
-    pub answers: Map<String, Value>,
-    /// Where messages go from now on.
-    pub out: Out,
-}
-
 impl Asking {
     /// Waits for the client. May be dropped and called again without losing an answer.
     pub async fn heard(&mut self) -> Heard {
@@ -126,6 +122,26 @@ impl Asking {
                     waits.pop_front();
                 }
                 Heard::All(std::mem::take(&mut self.got))
+            }
+            Way::Given => Heard::All(std::mem::take(&mut self.got)),
+            Way::Task(record) => {
+                let mut changes = record.changes();
+                let answers = async {
+                    loop {
+                        changes.mark_unchanged();
+                        if let Some(answers) = record.answers() {
+                            return Some(answers);
+                        }
+                        changes.changed().await.ok()?;
+                    }
+                };
+                match timeout_at(self.until, answers).await {
+                    Ok(Some(answers)) => {
+                        self.got.extend(answers);
+                        Heard::All(std::mem::take(&mut self.got))
+                    }
+                    Ok(None) | Err(_) => Heard::Not(NotAsked::NoAnswer),
+                }
             }
             Way::Parked(_, _, resumed) => match timeout_at(self.until, resumed).await {
                 Ok(Ok(resume)) => Heard::Back(resume),
@@ -145,6 +161,8 @@ impl Asking {
                 }
             }
             Way::Parked(state, _, _) => core.parked.forget(&state),
+            Way::Task(record) => record.withdraw(),
+            Way::Given => {}
         }
     }
 }
@@ -158,6 +176,24 @@ pub async fn ask(core: &Core, ctx: &mut Ctx, digest: &Call, asks: Vec<Ask>) -> R
         era::may_ask(&ctx.capabilities, &ask.method).map_err(NotAsked::NotDeclared)?;
     }
     let until = Instant::now() + ANSWER_WAIT;
+    let mut got = Vec::new();
+    let mut open = Vec::new();
+    for ask in asks {
+        // A person answers the gate after it asked, not before.
+        let early = if ask.key == KEY_GATE { None } else { ctx.answers.remove(&ask.key) };
+        match early {
+            Some(answer) if fits(&ask.method, &answer) => got.push((ask.key, answer)),
+            Some(_) | None => open.push(ask),
+        }
+    }
+    if open.is_empty() {
+        return Ok(Asking { got, until, way: Way::Given });
+    }
+    let asks = open;
+    if let Some(task) = &ctx.task {
+        task.ask(asks);
+        return Ok(Asking { got, until: Instant::now() + TASK_ANSWER_WAIT, way: Way::Task(Arc::clone(task)) });
+    }
     match (ctx.era, &ctx.session) {
         (Era::Legacy, Some(session)) => {
             let session = Arc::clone(session);
@@ -176,10 +212,10 @@ pub async fn ask(core: &Core, ctx: &mut Ctx, digest: &Call, asks: Vec<Ask>) -> R
                     return Err(NotAsked::NoAnswer);
                 }
             }
-            Ok(Asking { got: Vec::new(), until, way: Way::Sent(session, waits) })
+            Ok(Asking { got, until, way: Way::Sent(session, waits) })
         }
         (Era::Legacy, None) => Err(NotAsked::NoAnswer),
-        (Era::Modern, _) => park(core, ctx, digest, asks, Vec::new(), until).await,
+        (Era::Modern, _) => park(core, ctx, digest, asks, got, until).await,
     }
 }
 
@@ -221,7 +257,12 @@ pub async fn take_in(
             waits.iter().for_each(|(_, number, _)| session.close_ask(*number));
             Err(why)
         }
-        (Heard::Back(_), Way::Sent(..)) => Err(NotAsked::NoAnswer),
+        (Heard::Not(why), Way::Given) => Err(why),
+        (Heard::Not(why), Way::Task(record)) => {
+            record.withdraw();
+            Err(why)
+        }
+        (Heard::Back(_), Way::Sent(..) | Way::Given | Way::Task(_)) => Err(NotAsked::NoAnswer),
         (Heard::Back(mut back), Way::Parked(_, asks, _)) => {
             ctx.id = back.id;
             ctx.meta = back.meta;
@@ -239,134 +280,32 @@ pub async fn take_in(
     }
 }
 
+/// What a request says of an earlier one: the state that it was given, and the answers that it brings.
+///
+/// # Errors
+/// When they are not a string and an object.
+pub fn brought(params: &Map<String, Value>) -> Result<(Option<&str>, Map<String, Value>), RpcError> {
+    let state = match params.get("requestState") {
+        None => None,
+        Some(Value::String(state)) => Some(state.as_str()),
+        Some(_) => return Err(RpcError::new(rpc::INVALID_PARAMS, "\"requestState\" is a string")),
+    };
+    match params.get("inputResponses") {
+        None => Ok((state, Map::new())),
+        Some(Value::Object(answers)) => Ok((state, answers.clone())),
+        Some(_) => Err(RpcError::new(rpc::INVALID_PARAMS, "\"inputResponses\" is an object")),
+    }
+}
+
 /// Whether an answer has the members that its kind cannot do without. One that has not is asked for again.
-fn fits(method: &str, answer: &Value) -> bool {
+#[must_use]
+pub fn fits(method: &str, answer: &Value) -> bool {
     match method {
         "elicitation/create" => matches!(answer["action"].as_str(), Some("accept" | "decline" | "cancel")),
         "sampling/createMessage" => answer["content"].is_object() || answer["content"].is_array(),
         "roots/list" => answer["roots"].is_array(),
         _ => answer.is_object(),
     }
-}
-
-/// The exact call that a parked state belongs to.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Call([u8; 32]);
-
-impl Call {
-    /// Of a request's method and parameters, without what differs between the request and its retry.
-    #[must_use]
-    pub fn of(method: &str, params: &Map<String, Value>) -> Call {
-        let mut hash = Sha256::new();
-        feed(&mut hash, method.as_bytes());
-        let mut members: Vec<_> = params
-            .iter()
-            .filter(|(name, _)| !matches!(name.as_str(), "_meta" | "inputResponses" | "requestState"))
-            .collect();
-        members.sort_by_key(|(name, _)| name.as_str());
-        for (name, value) in members {
-            feed(&mut hash, name.as_bytes());
-            feed_value(&mut hash, value);
-        }
-        Call(hash.finalize().into())
-    }
-}
-
-/// Length before bytes, so that no two sequences of texts are the same bytes.
-fn feed(hash: &mut Sha256, bytes: &[u8]) {
-    hash.update((bytes.len() as u64).to_le_bytes());
-    hash.update(bytes);
-}
-
-/// A value with the members of its objects in one order, whatever order they came in.
-fn feed_value(hash: &mut Sha256, value: &Value) {
-    match value {
-        Value::Array(items) => {
-            feed(hash, b"[");
-            items.iter().for_each(|item| feed_value(hash, item));
-            feed(hash, b"]");
-        }
-        Value::Object(members) => {
-            feed(hash, b"{");
-            let mut sorted: Vec<_> = members.iter().collect();
-            sorted.sort_by_key(|(name, _)| name.as_str());
-            for (name, member) in sorted {
-                feed(hash, name.as_bytes());
-                feed_value(hash, member);
-            }
-            feed(hash, b"}");
-        }
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {
-            feed(hash, value.to_string().as_bytes());
-        }
-    }
-}
-
-/// The calls that wait for their client to come back.
-#[derive(Debug, Default)]
-pub struct Parked(
-    // The task that parks and the task that resumes meet here for one table operation.
-    Mutex<HashMap<String, Waiting>>,
-);
-
-#[derive(Debug)]
-struct Waiting {
-    owner: Owner,
-    call: Call,
-    cancel: Cancel,
-    resume: oneshot::Sender<Resume>,
-}
-
-impl Parked {
-    fn table(&self) -> MutexGuard<'_, HashMap<String, Waiting>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn add(&self, ctx: &Ctx, call: &Call) -> Option<(String, oneshot::Receiver<Resume>)> {
-        let state = token()?;
-        let (resume, resumed) = oneshot::channel();
-        let mut table = self.table();
-        // Whoever waited has gone: its receiver says so.
-        table.retain(|_, waiting| !waiting.resume.is_closed());
-        if table.len() >= PARKED_MAX {
-            return None;
-        }
-        let waiting = Waiting { owner: ctx.owner.clone(), call: call.clone(), cancel: ctx.cancel.clone(), resume };
-        table.insert(state.clone(), waiting);
-        Some((state, resumed))
-    }
-
-    fn forget(&self, state: &str) {
-        self.table().remove(state);
-    }
-
-    /// Takes a parked call up again. Gives back what cancels it.
-    ///
-    /// # Errors
-    /// When there is no such call, or it is not this owner's, or not this call.
-    pub fn resume(&self, state: &str, owner: &Owner, call: &Call, resume: Resume) -> Result<Cancel, RpcError> {
-        let none = || {
-            let message = "\"requestState\" is unknown, expired, used up, or of another call: send the call anew";
-            RpcError::new(rpc::INVALID_PARAMS, message)
-        };
-        let mut table = self.table();
-        let fits = table.get(state).is_some_and(|waiting| waiting.owner == *owner && waiting.call == *call);
-        if !fits {
-            return Err(none());
-        }
-        let waiting = table.remove(state).ok_or_else(none)?;
-        drop(table);
-        waiting.resume.send(resume).map_err(|_| none())?;
-        Ok(waiting.cancel)
-    }
-}
-
-/// 128 random bits as text: whoever names one was given it. None when the system has no randomness to give.
-#[must_use]
-pub fn token() -> Option<String> {
-    let mut bytes = [0; 16];
-    getrandom::fill(&mut bytes).ok()?;
-    Some(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 #[cfg(test)]
@@ -378,7 +317,7 @@ mod tests {
     use crate::agents::engine::QuestionKind;
 
     fn check(form: Value, expected: Option<Answer>) {
-        assert_eq!(decision(&[("decision".into(), form.clone())]), expected, "{form}");
+        assert_eq!(decision(&[(KEY_GATE.into(), form.clone())]), expected, "{form}");
     }
 
     #[test]
@@ -408,27 +347,5 @@ mod tests {
         let ask = form(&question);
         assert_eq!(ask.params["message"], "合上一号断路器？\nClose breaker 1?\n(q7, confirm)");
         assert_eq!(ask.params["requestedSchema"]["properties"]["decision"]["default"], "deny");
-    }
-
-    fn of(params: Value) -> Call {
-        Call::of("tools/call", params.as_object().expect("an object"))
-    }
-
-    #[test]
-    fn a_call_is_known_by_its_arguments_and_not_by_their_order() {
-        let call = of(json!({"name": "a", "arguments": {"x": 1, "y": [2, 3]}}));
-        let retry = json!({"arguments": {"y": [2, 3], "x": 1}, "name": "a", "requestState": "s",
-            "inputResponses": {"k": 1}, "_meta": {"z": 1}});
-        assert_eq!(of(retry), call);
-        for other in [
-            json!({"name": "b", "arguments": {"x": 1, "y": [2, 3]}}),
-            json!({"name": "a", "arguments": {"x": 1, "y": [3, 2]}}),
-            json!({"name": "a", "arguments": {"x": "1", "y": [2, 3]}}),
-            json!({"name": "a", "arguments": {"x": 1, "y": [[2], 3]}}),
-            json!({"name": "a", "arguments": {"x": 1, "y": [2, 3], "z": null}}),
-            json!({"name": "a"}),
-        ] {
-            assert_ne!(of(other.clone()), call, "{other}");
-        }
     }
 }

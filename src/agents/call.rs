@@ -1,21 +1,31 @@
-//! `tools/call`: from the request to the result, with all that can happen in between.
+//! `tools/call`, and what is handed on to servers behind us: from the request to the result, with all that can happen
+//! in between.
 //!
 //! Five things race: the end of the call, the client's answer to a question, what the tool sends up, the client's
 //! patience, and its going away. Whoever comes first is served; nothing that the engine was told is ever taken back
 //! except by a cancellation, and a cancellation always reaches the engine.
 
-use interlock_domain::id::{RunId, ToolName};
+use std::time::Duration;
+
+use interlock_domain::id::{CallId, RunId, ToolName};
 use serde_json::{Map, Value, json};
 use tokio::sync::{mpsc, oneshot};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 
-use crate::agents::ask::{self, Asking, Call, Heard};
-use crate::agents::core::{Core, Ctx, Fault, stopping};
+use crate::agents::ask::{self, Asking, Heard};
+use crate::agents::core::{Core, stopping};
+use crate::agents::ctx::{Ctx, Fault};
 use crate::agents::engine::{
-    Answer, EngineRequest, NotAsked, QuestionView, ReplyView, Submitted, UPWARD_LEN_MAX, Upward,
+    Answer, Ending, EngineRequest, NotAsked, NotSubmitted, QuestionView, ReplyView, Submitted, TaskSupport,
+    UPWARD_LEN_MAX, Upward,
 };
+use crate::agents::list;
 use crate::agents::outcome;
-use crate::mcp::era::{self, Era};
+use crate::agents::parked::Call;
+use crate::agents::session::WATCHED_MAX;
+use crate::agents::tasks::methods;
+use crate::agents::tasks::record::Record;
+use crate::mcp::era::{self, Era, Kind};
 use crate::mcp::rpc::{self, Request, RpcError};
 
 /// Carries out one `tools/call`.
@@ -25,7 +35,29 @@ use crate::mcp::rpc::{self, Request, RpcError};
 /// call that was refused, failed, or has an unknown outcome is a result, not an error.
 pub async fn call(core: &Core, request: Request, ctx: &mut Ctx) -> Result<Value, Fault> {
     let digest = Call::of(&request.method, &request.params);
+    let augmented = request.params.get("task").cloned();
     let (tool, args) = read(request.params)?;
+    let tools = core.engine.tools(None).await.map_err(|_| stopping())?;
+    let support = tools.iter().find(|view| view.name == tool).map_or(TaskSupport::Forbidden, |view| view.tasks);
+    match (ctx.era, support, augmented) {
+        (Era::Legacy, TaskSupport::Optional | TaskSupport::Required, Some(task)) => {
+            let ttl_ms = task["ttl"].as_u64();
+            become_task(core, ctx, tool.as_str(), ttl_ms).await?;
+        }
+        (Era::Legacy, TaskSupport::Forbidden, Some(_)) => {
+            let message = format!("{tool} is not called as a task");
+            return Err(RpcError::new(rpc::METHOD_NOT_FOUND, message).into());
+        }
+        (Era::Legacy, TaskSupport::Required, None) => {
+            let message = format!("{tool} is only called as a task");
+            return Err(RpcError::new(rpc::METHOD_NOT_FOUND, message).into());
+        }
+        (Era::Modern, TaskSupport::Required, _) if !methods::knows_tasks(&ctx.capabilities) => {
+            return Err(methods::undeclared().into());
+        }
+        // In the modern era the server alone decides, and a `task` of the older one says nothing.
+        (Era::Legacy, TaskSupport::Forbidden | TaskSupport::Optional, None) | (Era::Modern, _, _) => {}
+    }
     let run = core.run(ctx).await?;
     let result = carry_out(core, ctx, &digest, run, tool, args).await;
     match ctx.era {
@@ -33,6 +65,28 @@ pub async fn call(core: &Core, request: Request, ctx: &mut Ctx) -> Result<Value,
         Era::Modern => core.engine.tell(EngineRequest::CloseRun(run)).await,
     }
     result
+}
+
+/// Answers the request with a task, and goes on without its client.
+async fn become_task(core: &Core, ctx: &mut Ctx, tool: &str, ttl_ms: Option<u64>) -> Result<(), RpcError> {
+    let record = core.tasks.create(ctx, tool, ttl_ms)?;
+    let result = created(ctx.era, &record);
+    ctx.task = Some(record);
+    ctx.finish(Ok(era::finish(result, ctx.era, Kind::Plain, &list::server()))).await;
+    // Its id is free again, and a cancellation that names it comes too late: a task is cancelled by its own name.
+    drop(std::mem::take(&mut ctx.after));
+    Ok(())
+}
+
+fn created(era: Era, record: &Record) -> Value {
+    match era {
+        Era::Legacy => json!({"task": record.legacy()}),
+        Era::Modern => {
+            let mut task = record.modern();
+            task["resultType"] = "task".into();
+            task
+        }
+    }
 }
 
 fn read(mut params: Map<String, Value>) -> Result<(ToolName, Value), RpcError> {
@@ -64,16 +118,94 @@ async fn carry_out(
     tool: ToolName,
     args: Value,
 ) -> Result<Value, Fault> {
-    let (up, mut from_tool) = mpsc::channel(UPWARD_LEN_MAX);
+    let (up, from_tool) = mpsc::channel(UPWARD_LEN_MAX);
     let name = tool.as_str().to_owned();
-    let Submitted { call, question, mut reply } = match core.engine.submit(run, tool, args, up).await {
+    let Submitted { call, question, reply } = match core.engine.submit(run, tool, args, up).await {
         Ok(submitted) => submitted,
         Err(why) => return Ok(outcome::not_submitted(&name, why)?),
     };
+    match attend(core, ctx, digest, Work { tool: &name, call: Some(call), question, reply, from_tool }).await? {
+        Over::Ended(reply) => ended(core, ctx, &name, call, reply),
+        Over::Waiting(question) => Ok(outcome::waiting(call, &question)),
+    }
+}
+
+/// The end of a call: the result, or a task that stands for the worker that it started.
+fn ended(core: &Core, ctx: &mut Ctx, tool: &str, call: CallId, reply: ReplyView) -> Result<Value, Fault> {
+    let worker = match (reply.ending, reply.task) {
+        (Ending::Done, Some(worker)) => worker,
+        (Ending::Done | Ending::Failed | Ending::Unknown | Ending::NotStarted, _) => {
+            return Ok(outcome::result(call, reply)?);
+        }
+    };
+    if let Some(record) = ctx.task.take() {
+        record.follow(worker, call, reply);
+        return Err(Fault::Later);
+    }
+    if ctx.era == Era::Modern
+        && methods::knows_tasks(&ctx.capabilities)
+        && let Ok(record) = core.tasks.create(ctx, tool, None)
+    {
+        record.follow(worker, call, reply);
+        return Ok(created(ctx.era, &record));
+    }
+    Ok(outcome::result(call, reply)?)
+}
+
+/// Hands on what the servers behind us answer: prompts, resources, completion.
+///
+/// # Errors
+/// Theirs, and when the client went away or the engine has no room.
+pub async fn relay(core: &Core, request: Request, ctx: &mut Ctx) -> Result<Value, Fault> {
+    let digest = Call::of(&request.method, &request.params);
+    let Request { method, mut params, .. } = request;
+    for own in ["_meta", "inputResponses", "requestState"] {
+        params.remove(own);
+    }
+    if let (Some(session), Some(Value::String(uri))) = (&ctx.session, params.get("uri")) {
+        match method.as_str() {
+            "resources/subscribe" if !session.watch(uri) => {
+                let message = format!("this session watches {WATCHED_MAX} resources already");
+                return Err(RpcError::new(rpc::BUSY, message).into());
+            }
+            "resources/unsubscribe" => session.unwatch(uri),
+            _ => {}
+        }
+    }
+    let (up, from_tool) = mpsc::channel(UPWARD_LEN_MAX);
+    let reply = core.engine.relay(&method, Value::Object(params), up).map_err(|why| match why {
+        NotSubmitted::Busy => RpcError::new(rpc::BUSY, "too much is under way; try again later"),
+        NotSubmitted::NoSuchTool | NotSubmitted::BadArguments(_) | NotSubmitted::Stopping => stopping(),
+    })?;
+    match attend(core, ctx, &digest, Work { tool: &method, call: None, question: None, reply, from_tool }).await? {
+        Over::Ended(answer) => Ok(answer?),
+        Over::Waiting(_) => Err(stopping().into()),
+    }
+}
+
+/// Something that the engine works on for a client.
+struct Work<'a, T> {
+    tool: &'a str,
+    call: Option<CallId>,
+    question: Option<QuestionView>,
+    reply: oneshot::Receiver<T>,
+    from_tool: mpsc::Receiver<Upward>,
+}
+
+/// How it came back.
+enum Over<T> {
+    Ended(T),
+    /// Nobody answered the question in time.
+    Waiting(QuestionView),
+}
+
+/// Stays with a piece of work until it ends, or nobody waits for it any more.
+async fn attend<T>(core: &Core, ctx: &mut Ctx, digest: &Call, work: Work<'_, T>) -> Result<Over<T>, Fault> {
+    let Work { tool, call, question, mut reply, mut from_tool } = work;
     let cancel = ctx.cancel.clone();
     let mut asking: Option<(Asking, Purpose)> = None;
     let mut patience: Option<(Instant, QuestionView)> = None;
-    let mut end: Option<Option<ReplyView>> = None;
+    let mut end: Option<Option<T>> = None;
     let mut tool_is_there = true;
     if let Some(question) = question {
         tell_of(ctx, &question);
@@ -89,14 +221,11 @@ async fn carry_out(
     }
     loop {
         // A parked call has nobody to answer to until its client comes back, even when it has ended meanwhile.
-        if end.is_some() && ctx.out.is_some() {
+        if end.is_some() && (ctx.out.is_some() || ctx.task.is_some()) {
             if let Some((asking, _)) = asking.take() {
                 asking.withdraw(core, ctx);
             }
-            return match end.take().flatten() {
-                Some(reply) => Ok(outcome::result(call, reply)?),
-                None => Err(stopping().into()),
-            };
+            return end.take().flatten().map(Over::Ended).ok_or_else(|| stopping().into());
         }
         tokio::select! {
             biased;
@@ -104,42 +233,78 @@ async fn carry_out(
                 if let Some((asking, _)) = asking.take() {
                     asking.withdraw(core, ctx);
                 }
-                core.engine.tell(EngineRequest::Cancel(call)).await;
-                return Err(Fault::Cancelled);
+                if ctx.task.is_none() || end.is_some() {
+                    return give_up(core, call).await;
+                }
+                // A task says how its call really ended, if that is known soon.
+                if let Some(call) = call {
+                    core.engine.tell(EngineRequest::Cancel(call)).await;
+                }
+                return match timeout(CANCEL_WAIT, reply).await {
+                    Ok(Ok(reply)) => Ok(Over::Ended(reply)),
+                    Ok(Err(_)) | Err(_) => Err(Fault::Cancelled),
+                };
             }
             ended = &mut reply, if end.is_none() => {
                 // What the tool sent before it ended comes before its end.
                 while let Ok(sent) = from_tool.try_recv() {
-                    pass_on(ctx, sent);
+                    match sent {
+                        Upward::Detached => detach(core, ctx, tool).await,
+                        sent @ (Upward::Progress { .. } | Upward::Log { .. } | Upward::Ask { .. }) => pass_on(ctx, sent),
+                    }
                 }
                 end = Some(ended.ok());
             }
             heard = heard(&mut asking), if asking.is_some() => {
                 if let Some((asked, purpose)) = asking.take() {
-                    let next = took(core, ctx, digest, asked, heard, purpose).await;
-                    match next {
+                    match took(core, ctx, digest, asked, heard, purpose).await {
                         Next::Asking(again) => asking = Some(again),
                         Next::Patience(question) => {
                             patience = Some((Instant::now() + core.settings.question_wait, question));
                         }
                         Next::On => {}
                         // Its client never came back: there is nobody left to work for.
-                        Next::Gone => {
-                            core.engine.tell(EngineRequest::Cancel(call)).await;
-                            return Err(Fault::Cancelled);
-                        }
+                        Next::Gone => return give_up(core, call).await,
                     }
                 }
             }
             sent = from_tool.recv(), if tool_is_there && asking.is_none() => match sent {
+                Some(Upward::Detached) => detach(core, ctx, tool).await,
                 Some(sent) => asking = upward(core, ctx, digest, sent).await,
                 None => tool_is_there = false,
             },
             question = run_out(&patience), if patience.is_some() => {
-                return Ok(outcome::waiting(call, question));
+                // A client that knows tasks can wait for the person; any other is told to stop waiting.
+                let question = question.clone();
+                patience = None;
+                if call.is_some() {
+                    detach(core, ctx, tool).await;
+                }
+                if ctx.task.is_none() {
+                    return Ok(Over::Waiting(question));
+                }
             }
         }
     }
+}
+
+/// Goes on as a task, for a client that knows tasks; any other goes on waiting.
+async fn detach(core: &Core, ctx: &mut Ctx, tool: &str) {
+    let may =
+        ctx.task.is_none() && ctx.out.is_some() && ctx.era == Era::Modern && methods::knows_tasks(&ctx.capabilities);
+    if may && let Err(full) = become_task(core, ctx, tool, None).await {
+        tracing::debug!(%full, tool, "mcp: a call stays with its request");
+    }
+}
+
+/// How long the end of a cancelled task is waited for.
+const CANCEL_WAIT: Duration = Duration::from_secs(10);
+
+async fn give_up<T>(core: &Core, call: Option<CallId>) -> Result<T, Fault> {
+    if let Some(call) = call {
+        core.engine.tell(EngineRequest::Cancel(call)).await;
+    }
+    Err(Fault::Cancelled)
 }
 
 /// Tells a client that cannot show a form, but reads logs, that a person is waited for.
@@ -185,7 +350,7 @@ enum Next {
 async fn took(core: &Core, ctx: &mut Ctx, digest: &Call, asked: Asking, heard: Heard, purpose: Purpose) -> Next {
     match (ask::take_in(core, ctx, digest, asked, heard).await, purpose) {
         (Ok(Err(again)), purpose) => Next::Asking((again, purpose)),
-        (Err(_), _) if ctx.out.is_none() => Next::Gone,
+        (Err(_), _) if ctx.out.is_none() && ctx.task.is_none() => Next::Gone,
         (Ok(Ok(answers)), Purpose::Gate(question)) => match ask::decision(&answers) {
             Some(answer @ (Answer::Allow | Answer::Deny)) => {
                 let by = ctx.client.label();
@@ -213,6 +378,7 @@ fn pass_on(ctx: &Ctx, sent: Upward) {
     match sent {
         Upward::Progress { progress, total, message } => ctx.progress(progress, total, message.as_deref()),
         Upward::Log { level, logger, data } => ctx.log(&level, logger.as_deref(), &data),
+        Upward::Detached => {}
         Upward::Ask { reply, .. } => {
             let _gone = reply.send(Err(NotAsked::NoAnswer));
         }
@@ -221,7 +387,7 @@ fn pass_on(ctx: &Ctx, sent: Upward) {
 
 async fn upward(core: &Core, ctx: &mut Ctx, digest: &Call, sent: Upward) -> Option<(Asking, Purpose)> {
     match sent {
-        said @ (Upward::Progress { .. } | Upward::Log { .. }) => {
+        said @ (Upward::Progress { .. } | Upward::Log { .. } | Upward::Detached) => {
             pass_on(ctx, said);
             None
         }

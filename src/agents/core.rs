@@ -7,18 +7,20 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use interlock_domain::id::RunId;
-use serde_json::{Map, Value, json};
-use tokio::sync::{broadcast, mpsc};
+use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use crate::agents::ask::Parked;
 use crate::agents::call;
-use crate::agents::engine::{Asker, Engine, EngineRequest, News};
-use crate::agents::front::stream::Stream;
+use crate::agents::ctx::{Ctx, Fault};
+use crate::agents::engine::{Engine, EngineRequest, Offers};
 use crate::agents::list;
+use crate::agents::listen;
+use crate::agents::parked::Parked;
 use crate::agents::session::{Cancel, Session};
+use crate::agents::tasks;
+use crate::agents::tasks::store::Tasks;
 use crate::mcp::era::{self, Era, Kind};
-use crate::mcp::rpc::{self, Id, Request, RpcError};
+use crate::mcp::rpc::{self, Request, RpcError};
 
 /// What can be set. The defaults are what the daemon runs with; tests set shorter waits.
 #[derive(Debug, Clone)]
@@ -69,63 +71,14 @@ pub struct Core {
     pub engine: Engine,
     /// What is set.
     pub settings: Settings,
+    /// Calls that outlive their requests.
+    pub tasks: Tasks,
     /// Calls of the modern era that wait for their client to come back with answers.
     pub parked: Parked,
     /// The daemon is stopping: what would stay open for ever ends.
-    halt: Cancel,
+    pub halt: Cancel,
     // The tasks of the requests: kept so that they end with us. Touched once when a request begins.
     work: Mutex<JoinSet<()>>,
-}
-
-/// Whom a parked call or a task belongs to. Whoever else names it is told that there is none.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Owner(pub Arc<str>);
-
-/// Where the messages of a request go.
-#[derive(Debug, Clone)]
-pub enum Out {
-    /// Into its buffer, which an HTTP response reads.
-    Stream(Arc<Stream>),
-    /// As lines to the one writer of a connection.
-    Lines(mpsc::Sender<String>),
-}
-
-/// All that is known of a request beside its method and parameters.
-#[derive(Debug)]
-pub struct Ctx {
-    /// Its era.
-    pub era: Era,
-    /// Its id. Changes when a parked call is taken up again by another request.
-    pub id: Id,
-    /// Its `_meta`.
-    pub meta: Map<String, Value>,
-    /// What its client can do.
-    pub capabilities: Value,
-    /// Which program its client is.
-    pub client: Asker,
-    /// Whose it is.
-    pub owner: Owner,
-    /// Its session, in the older era.
-    pub session: Option<Arc<Session>>,
-    /// Says that nobody wants the answer any more.
-    pub cancel: Cancel,
-    /// Where its messages go. None while the call is parked: there is nobody to send to.
-    pub out: Option<Out>,
-}
-
-/// Why a request has no result.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Fault {
-    /// It is answered with an error.
-    Rpc(RpcError),
-    /// It was cancelled: nothing more is sent for it.
-    Cancelled,
-}
-
-impl From<RpcError> for Fault {
-    fn from(error: RpcError) -> Fault {
-        Fault::Rpc(error)
-    }
 }
 
 /// What is said when the engine has gone.
@@ -138,7 +91,14 @@ impl Core {
     /// A core on that engine.
     #[must_use]
     pub fn new(engine: Engine, settings: Settings) -> Arc<Core> {
-        Arc::new(Core { engine, settings, parked: Parked::default(), halt: Cancel::default(), work: Mutex::default() })
+        Arc::new(Core {
+            engine,
+            settings,
+            tasks: Tasks::default(),
+            parked: Parked::default(),
+            halt: Cancel::default(),
+            work: Mutex::default(),
+        })
     }
 
     /// Ends what would stay open for ever. Calls in flight go on.
@@ -146,37 +106,51 @@ impl Core {
         self.halt.cancel();
     }
 
-    /// Begins to work on a request. Its answer goes where its context says; `ended` runs afterwards, in every case.
-    pub fn begin(self: &Arc<Core>, request: Request, ctx: Ctx, ended: impl FnOnce() + Send + 'static) {
+    /// Begins to work on a request. Its answer goes where its context says.
+    pub fn begin(self: &Arc<Core>, request: Request, ctx: Ctx) {
         let core = Arc::clone(self);
         let mut work = self.work.lock().unwrap_or_else(PoisonError::into_inner);
-        while work.try_join_next().is_some() {}
+        while let Some(ended) = work.try_join_next() {
+            if let Err(why) = ended {
+                tracing::error!(error = %why, "mcp: the work on a request broke");
+            }
+        }
         if work.len() >= self.settings.requests_max {
             drop(work);
             let busy = format!("{} requests are in flight", self.settings.requests_max);
             ctx.refuse(RpcError::new(rpc::BUSY, busy));
-            ended();
             return;
         }
-        let after = After(Some(ended));
-        work.spawn(async move {
-            let _after = after;
-            core.answer(request, ctx).await;
-        });
+        work.spawn(async move { core.answer(request, ctx).await });
     }
 
     async fn answer(&self, request: Request, mut ctx: Ctx) {
         let kind = match request.method.as_str() {
-            "tools/list" | "server/discover" => Kind::Cached,
+            "tools/list"
+            | "server/discover"
+            | "prompts/list"
+            | "resources/list"
+            | "resources/templates/list"
+            | "resources/read" => Kind::Cached,
             _ => Kind::Plain,
         };
-        match self.request(request, &mut ctx).await {
+        let answer = self.request(request, &mut ctx).await;
+        if let Some(task) = ctx.task.take() {
+            match answer {
+                Ok(result) => task.finish(Ok(result)),
+                Err(Fault::Rpc(error)) => task.finish(Err(error)),
+                Err(Fault::Cancelled) => task.cancelled("cancelled by the client"),
+                Err(Fault::Later) => {}
+            }
+            return;
+        }
+        match answer {
             Ok(result) => {
                 let result = era::finish(result, ctx.era, kind, &list::server());
                 ctx.finish(Ok(result)).await;
             }
             Err(Fault::Rpc(error)) => ctx.finish(Err(error)).await,
-            Err(Fault::Cancelled) => ctx.end(),
+            Err(Fault::Cancelled | Fault::Later) => ctx.end(),
         }
     }
 
@@ -193,44 +167,20 @@ impl Core {
                 }
                 Ok(json!({}))
             }
-            (Era::Modern, "server/discover") => Ok(list::discover()),
-            (Era::Modern, "subscriptions/listen") => self.listen(&request, ctx).await,
+            (Era::Modern, "server/discover") => Ok(list::discover(self.engine.offers())),
+            (Era::Modern, "subscriptions/listen") => listen::listen(self, &request, ctx).await,
             (_, "tools/list") => {
                 let tools = self.engine.tools(None).await.map_err(|_| stopping())?;
-                Ok(list::tools(&tools, &request.params, self.settings.page_len)?)
+                Ok(list::tools(&tools, &request.params, self.settings.page_len, ctx.era)?)
             }
             (_, "tools/call") => call::call(self, request, ctx).await,
+            (era, method) if is_offered(era, method, self.engine.offers()) => call::relay(self, request, ctx).await,
             (Era::Legacy | Era::Modern, method) => {
+                if let Some(answer) = tasks::methods::call(self, &request, ctx).await {
+                    return answer;
+                }
                 let shown: String = method.chars().take(64).collect();
                 Err(RpcError::new(rpc::METHOD_NOT_FOUND, format!("no method {shown:?}")).into())
-            }
-        }
-    }
-
-    /// `subscriptions/listen`: stays open and tells what the client asked to be told, until it goes.
-    async fn listen(&self, request: &Request, ctx: &mut Ctx) -> Result<Value, Fault> {
-        // Subscribed before it is acknowledged: what happens in between is told, not lost.
-        let mut news = self.engine.news.subscribe();
-        let wants = |what: &str| request.params.get("notifications").is_some_and(|filter| filter[what] == true);
-        let mut granted = Map::new();
-        if wants("toolsListChanged") {
-            granted.insert("toolsListChanged".into(), true.into());
-        }
-        let tools = granted.contains_key("toolsListChanged");
-        let subscription = json!({era::META_SUBSCRIPTION: ctx.id.to_value()});
-        let acknowledged = json!({"_meta": subscription, "notifications": granted});
-        ctx.notify("notifications/subscriptions/acknowledged", &acknowledged);
-        loop {
-            let changed = tokio::select! {
-                () = ctx.cancel.cancelled() => return Err(Fault::Cancelled),
-                () = self.halt.cancelled() => return Ok(json!({"_meta": subscription})),
-                heard = news.recv() => match heard {
-                    Ok(News::ToolsChanged) | Err(broadcast::error::RecvError::Lagged(_)) => tools,
-                    Err(broadcast::error::RecvError::Closed) => return Ok(json!({"_meta": subscription})),
-                },
-            };
-            if changed {
-                ctx.notify("notifications/tools/list_changed", &json!({"_meta": subscription}));
             }
         }
     }
@@ -257,122 +207,13 @@ impl Core {
     }
 }
 
-/// Runs what has to happen after a request, even when its task panics or is aborted.
-struct After<F: FnOnce()>(Option<F>);
-
-impl<F: FnOnce()> Drop for After<F> {
-    fn drop(&mut self) {
-        if let Some(run) = self.0.take() {
-            run();
-        }
-    }
-}
-
-impl Ctx {
-    /// Sends a notification, if there is anybody to send to and room for it.
-    pub fn notify(&self, method: &str, params: &Value) {
-        match &self.out {
-            Some(Out::Stream(stream)) => {
-                stream.may(rpc::notification(method, params));
-            }
-            Some(Out::Lines(lines)) => {
-                // Full means that the client does not read: it loses news, not answers.
-                let _full = lines.try_send(rpc::notification(method, params));
-            }
-            None => {}
-        }
-    }
-
-    /// Sends a log message, if its client wants messages of that severity.
-    pub fn log(&self, level: &str, logger: Option<&str>, data: &Value) {
-        let least = match &self.session {
-            Some(session) => session.log_level(),
-            None => match self.meta.get(era::META_LOG_LEVEL) {
-                Some(Value::String(least)) => least.clone(),
-                _ => return,
-            },
-        };
-        if era::is_logged(level, &least) {
-            let mut params = json!({"level": level, "data": data});
-            if let Some(logger) = logger {
-                params["logger"] = logger.into();
-            }
-            self.notify("notifications/message", &params);
-        }
-    }
-
-    /// Sends how far the request is, if its client asked for that.
-    pub fn progress(&self, progress: f64, total: Option<f64>, message: Option<&str>) {
-        if let Some(token @ (Value::String(_) | Value::Number(_))) = self.meta.get("progressToken") {
-            let mut params = json!({"progressToken": token, "progress": progress});
-            if let Some(total) = total {
-                params["total"] = total.into();
-            }
-            if let Some(message) = message {
-                params["message"] = message.into();
-            }
-            self.notify("notifications/progress", &params);
-        }
-    }
-
-    /// Sends the answer. Nothing follows it.
-    pub async fn finish(&mut self, answer: Result<Value, RpcError>) {
-        match self.out.take() {
-            Some(Out::Stream(stream)) => stream.answer(rpc::response(&self.id, &answer), status(self.era, &answer)),
-            Some(Out::Lines(lines)) => {
-                // Fails when the connection is gone, and the answer with it.
-                let _gone = lines.send(rpc::response(&self.id, &answer)).await;
-            }
-            None => {}
-        }
-    }
-
-    /// Answers with an error, without waiting: for a request that was never begun.
-    pub fn refuse(mut self, error: RpcError) {
-        self.finish_now(Err(error));
-    }
-
-    fn finish_now(&mut self, answer: Result<Value, RpcError>) {
-        match self.out.take() {
-            Some(Out::Stream(stream)) => stream.answer(rpc::response(&self.id, &answer), status(self.era, &answer)),
-            Some(Out::Lines(lines)) => {
-                let _full = lines.try_send(rpc::response(&self.id, &answer));
-            }
-            None => {}
-        }
-    }
-
-    /// Ends without an answer.
-    pub fn end(&mut self) {
-        match self.out.take() {
-            Some(Out::Stream(stream)) => stream.end(),
-            Some(Out::Lines(_)) | None => {}
-        }
-    }
-}
-
-impl Drop for Ctx {
-    fn drop(&mut self) {
-        // Still there only if the work on it panicked or was aborted: a client must not wait for ever.
-        self.finish_now(Err(RpcError::new(rpc::INTERNAL_ERROR, "the request was dropped; its outcome is not known")));
-    }
-}
-
-/// The HTTP status of an answer. The modern era fixes it by the error; the older one sends its errors with 200.
-#[must_use]
-pub fn status(era: Era, answer: &Result<Value, RpcError>) -> u16 {
-    match (era, answer) {
-        (Era::Modern, Err(error)) => match error.code {
-            rpc::METHOD_NOT_FOUND => 404,
-            rpc::PARSE_ERROR
-            | rpc::INVALID_REQUEST
-            | rpc::INVALID_PARAMS
-            | rpc::HEADER_MISMATCH
-            | rpc::MISSING_CLIENT_CAPABILITY
-            | rpc::UNSUPPORTED_VERSION => 400,
-            rpc::BUSY => 503,
-            _ => 200,
-        },
-        (Era::Modern, Ok(_)) | (Era::Legacy, _) => 200,
+/// Whether a method is one of those that the servers behind us answer, in that era.
+fn is_offered(era: Era, method: &str, offers: Offers) -> bool {
+    match method {
+        "prompts/list" | "prompts/get" => offers.prompts,
+        "resources/list" | "resources/templates/list" | "resources/read" => offers.resources,
+        "resources/subscribe" | "resources/unsubscribe" => offers.resources && era == Era::Legacy,
+        "completion/complete" => offers.completions,
+        _ => false,
     }
 }

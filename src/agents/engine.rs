@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use interlock_domain::id::{CallId, QuestionId, RunId, TaskId, ToolName};
 use interlock_domain::time::Wall;
-use serde_json::Value;
-use tokio::sync::{broadcast, mpsc, oneshot};
+use serde_json::{Value, json};
+use tokio::sync::{broadcast, mpsc, oneshot, watch};
 
 use crate::mcp::rpc::RpcError;
 
@@ -24,6 +24,19 @@ pub struct Engine {
     /// What changes and is worth telling to clients that listen. A listener that is too slow misses some and is told
     /// so, and then tells its client that everything may have changed.
     pub news: broadcast::Sender<News>,
+    /// What there is beside tools.
+    pub offers: watch::Receiver<Offers>,
+}
+
+/// What the servers behind us offer beside tools. Only what is offered is announced, and only that is answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Offers {
+    /// `prompts/list` and `prompts/get`.
+    pub prompts: bool,
+    /// `resources/*`, with subscriptions.
+    pub resources: bool,
+    /// `completion/complete`.
+    pub completions: bool,
 }
 
 /// What this room asks of the engine. The engine answers each by its oneshot; a dropped oneshot means that the engine
@@ -59,6 +72,17 @@ pub enum EngineRequest {
         /// What became of it at the door.
         reply: oneshot::Sender<Result<Submitted, NotSubmitted>>,
     },
+    /// Something for the servers behind us that is no call: prompts, resources, completion.
+    Relay {
+        /// `prompts/get`, `resources/read`, `resources/subscribe`, …
+        method: String,
+        /// Its parameters, without what belongs to the client's own connection.
+        params: Value,
+        /// Where progress, log messages and questions go.
+        up: mpsc::Sender<Upward>,
+        /// The answer. When its receiver is gone, nobody wants it any more.
+        reply: oneshot::Sender<Result<Value, RpcError>>,
+    },
     /// A person's answer to a question.
     Answer {
         /// Which question.
@@ -70,6 +94,8 @@ pub enum EngineRequest {
     },
     /// Nobody wants this call any more.
     Cancel(CallId),
+    /// Nobody wants this background task any more: ask its worker to stop.
+    StopWorker(TaskId),
 }
 
 /// Who asks: the program at the other end, as it names itself. Nothing here is proven; it is for the evidence and for
@@ -122,8 +148,19 @@ pub struct ToolView {
     pub annotations: Value,
     /// The contract record (`effects.md`, section 6).
     pub contract: Value,
-    /// Whether a call starts a background task.
-    pub background: bool,
+    /// Whether a call of it may, or has to, become a task of the protocol.
+    pub tasks: TaskSupport,
+}
+
+/// Whether a call of a tool becomes a task of the protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TaskSupport {
+    /// Never. The default of the protocol.
+    Forbidden,
+    /// When the client knows tasks. A tool that starts a background worker.
+    Optional,
+    /// Only clients that know tasks can call it.
+    Required,
 }
 
 /// A call that was taken in.
@@ -269,6 +306,8 @@ pub enum Upward {
         /// The message.
         data: Value,
     },
+    /// From here on it works in the background: a client that knows tasks gets one now, any other waits.
+    Detached,
     /// Requests to the client that must be answered before the tool can go on, all at once.
     Ask {
         /// What is asked, by a key of the tool's own.
@@ -300,11 +339,98 @@ pub enum NotAsked {
     NoAnswer,
 }
 
+/// What the supervisor says of one worker.
+#[derive(Debug, Clone, PartialEq)]
+pub struct WorkerView {
+    /// The background task that it works for.
+    pub task: TaskId,
+    /// Its life.
+    pub generation: u32,
+    /// Where it stands.
+    pub state: WorkerState,
+    /// Why, in the words of `task list`; empty when there is nothing to say.
+    pub cause: String,
+    /// The age of its last beat, in milliseconds.
+    pub last_beat_ms: Option<u64>,
+    /// How far it says that it is.
+    pub progress: Option<u64>,
+    /// The row of the evidence that says so.
+    pub evidence: Option<u64>,
+    /// How it ended, once it has stopped by itself; none when it was stopped.
+    pub end: Option<ReplyView>,
+}
+
+impl WorkerView {
+    /// As `_meta["interlock/liveness"]` writes it.
+    #[must_use]
+    pub fn liveness(&self) -> Value {
+        json!({
+            "task": self.task.to_string(),
+            "state": self.state.as_str(),
+            "generation": self.generation,
+            "lastBeatMs": self.last_beat_ms,
+            "progress": self.progress,
+            "cause": self.cause,
+        })
+    }
+}
+
+/// The five states of a worker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WorkerState {
+    /// Gives signs of life.
+    Running,
+    /// Is there, and gives none.
+    Zombie,
+    /// Is gone, and did not say how it ended.
+    Dead,
+    /// Has ended, by itself or because it was told to.
+    Stopped,
+    /// Was cleared away.
+    Cleaned,
+}
+
+impl WorkerState {
+    /// As `task list` writes it.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            WorkerState::Running => "RUNNING",
+            WorkerState::Zombie => "ZOMBIE",
+            WorkerState::Dead => "DEAD",
+            WorkerState::Stopped => "STOPPED",
+            WorkerState::Cleaned => "CLEANED",
+        }
+    }
+}
+
 /// What changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum News {
     /// The list of tools.
     ToolsChanged,
+    /// The list of prompts.
+    PromptsChanged,
+    /// The list of resources.
+    ResourcesChanged,
+    /// The resource with this address.
+    ResourceUpdated(String),
+}
+
+impl News {
+    /// What somebody who missed news has to take for changed.
+    pub const LISTS: [News; 3] = [News::ToolsChanged, News::PromptsChanged, News::ResourcesChanged];
+
+    /// The notification that tells it: its method, and the address of the resource that it is about.
+    #[must_use]
+    pub fn notification(&self) -> (&'static str, Option<&str>) {
+        match self {
+            News::ToolsChanged => ("notifications/tools/list_changed", None),
+            News::PromptsChanged => ("notifications/prompts/list_changed", None),
+            News::ResourcesChanged => ("notifications/resources/list_changed", None),
+            News::ResourceUpdated(uri) => ("notifications/resources/updated", Some(uri)),
+        }
+    }
 }
 
 impl Engine {
@@ -345,6 +471,31 @@ impl Engine {
             Err(mpsc::error::TrySendError::Full(_)) => Err(NotSubmitted::Busy),
             Err(mpsc::error::TrySendError::Closed(_)) => Err(NotSubmitted::Stopping),
         }
+    }
+
+    /// Hands something on to the servers behind us.
+    ///
+    /// # Errors
+    /// When the engine has no room now, or is stopping.
+    pub fn relay(
+        &self,
+        method: &str,
+        params: Value,
+        up: mpsc::Sender<Upward>,
+    ) -> Result<oneshot::Receiver<Result<Value, RpcError>>, NotSubmitted> {
+        let (reply, answer) = oneshot::channel();
+        let request = EngineRequest::Relay { method: method.to_owned(), params, up, reply };
+        match self.requests.try_send(request) {
+            Ok(()) => Ok(answer),
+            Err(mpsc::error::TrySendError::Full(_)) => Err(NotSubmitted::Busy),
+            Err(mpsc::error::TrySendError::Closed(_)) => Err(NotSubmitted::Stopping),
+        }
+    }
+
+    /// What there is beside tools, now.
+    #[must_use]
+    pub fn offers(&self) -> Offers {
+        *self.offers.borrow()
     }
 
     /// Tells the engine something that needs no answer, and waits for a place in its inbox. Nothing is left to tell

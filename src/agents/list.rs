@@ -6,8 +6,8 @@
 use interlock_domain::id::ToolName;
 use serde_json::{Map, Value, json};
 
-use crate::agents::engine::ToolView;
-use crate::mcp::era;
+use crate::agents::engine::{Offers, TaskSupport, ToolView};
+use crate::mcp::era::{self, Era};
 use crate::mcp::rpc::{self, RpcError};
 
 /// What models should know before they call anything.
@@ -22,12 +22,29 @@ pub fn server() -> Value {
     json!({"name": "interlock", "title": "Interlock 联锁", "version": env!("CARGO_PKG_VERSION")})
 }
 
+/// What we can do.
+fn capabilities(offers: Offers) -> Value {
+    let mut capabilities = json!({"tools": {"listChanged": true}, "logging": {}});
+    if offers.prompts {
+        capabilities["prompts"] = json!({"listChanged": true});
+    }
+    if offers.resources {
+        capabilities["resources"] = json!({"listChanged": true, "subscribe": true});
+    }
+    if offers.completions {
+        capabilities["completions"] = json!({});
+    }
+    capabilities
+}
+
 /// The result of `initialize`.
 #[must_use]
-pub fn initialize(version: &str) -> Value {
+pub fn initialize(version: &str, offers: Offers) -> Value {
+    let mut legacy = capabilities(offers);
+    legacy["tasks"] = json!({"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}});
     json!({
         "protocolVersion": version,
-        "capabilities": {"tools": {"listChanged": true}, "logging": {}},
+        "capabilities": legacy,
         "serverInfo": server(),
         "instructions": INSTRUCTIONS,
     })
@@ -35,10 +52,12 @@ pub fn initialize(version: &str) -> Value {
 
 /// The result of `server/discover`.
 #[must_use]
-pub fn discover() -> Value {
+pub fn discover(offers: Offers) -> Value {
+    let mut modern = capabilities(offers);
+    modern["extensions"] = json!({era::TASKS: {}});
     json!({
         "supportedVersions": [era::MODERN],
-        "capabilities": {"tools": {"listChanged": true}, "logging": {}},
+        "capabilities": modern,
         "instructions": INSTRUCTIONS,
     })
 }
@@ -47,7 +66,7 @@ pub fn discover() -> Value {
 ///
 /// # Errors
 /// When the cursor is none of ours. A tool that went away since is no mistake: the page begins after its place.
-pub fn tools(all: &[ToolView], params: &Map<String, Value>, page_len: usize) -> Result<Value, RpcError> {
+pub fn tools(all: &[ToolView], params: &Map<String, Value>, page_len: usize, era: Era) -> Result<Value, RpcError> {
     let bad = || RpcError::new(rpc::INVALID_PARAMS, "\"cursor\" is not one that this server gave out");
     let after = match params.get("cursor") {
         None | Some(Value::Null) => None,
@@ -61,7 +80,7 @@ pub fn tools(all: &[ToolView], params: &Map<String, Value>, page_len: usize) -> 
         all.iter().filter(|tool| after.as_ref().is_none_or(|after| tool.name > *after)).collect();
     sorted.sort_by(|a, b| a.name.cmp(&b.name));
     let page = &sorted[..sorted.len().min(page_len)];
-    let mut result = json!({"tools": page.iter().map(|tool| tool_value(tool)).collect::<Vec<_>>()});
+    let mut result = json!({"tools": page.iter().map(|tool| tool_value(tool, era)).collect::<Vec<_>>()});
     if let (Some(last), true) = (page.last(), page.len() < sorted.len()) {
         result["nextCursor"] = format!("{CURSOR_PREFIX}{}", last.name).into();
     }
@@ -71,7 +90,7 @@ pub fn tools(all: &[ToolView], params: &Map<String, Value>, page_len: usize) -> 
 /// Marks a cursor as ours. Clients must not read it.
 const CURSOR_PREFIX: &str = "after:";
 
-fn tool_value(tool: &ToolView) -> Value {
+fn tool_value(tool: &ToolView, era: Era) -> Value {
     let mut value = json!({
         "name": tool.name.as_str(),
         "title": tool.title,
@@ -82,6 +101,11 @@ fn tool_value(tool: &ToolView) -> Value {
     });
     if let Some(schema) = &tool.output_schema {
         value["outputSchema"] = schema.clone();
+    }
+    match (era, tool.tasks) {
+        (Era::Legacy, TaskSupport::Optional) => value["execution"] = json!({"taskSupport": "optional"}),
+        (Era::Legacy, TaskSupport::Required) => value["execution"] = json!({"taskSupport": "required"}),
+        (Era::Legacy, TaskSupport::Forbidden) | (Era::Modern, _) => {}
     }
     value
 }
@@ -99,7 +123,7 @@ mod tests {
             output_schema: Some(json!({"type": "object"})),
             annotations: json!({"readOnlyHint": true}),
             contract: json!({"effect": "none"}),
-            background: false,
+            tasks: TaskSupport::Optional,
         }
     }
 
@@ -107,7 +131,7 @@ mod tests {
     fn page(cursor: &Value) -> Result<(Vec<String>, Value), i64> {
         let all: Vec<ToolView> = ["d", "b", "a", "c", "e"].map(tool).into();
         let params = json!({"cursor": cursor}).as_object().expect("an object").clone();
-        let result = tools(&all, &params, 2).map_err(|error| error.code)?;
+        let result = tools(&all, &params, 2, Era::Modern).map_err(|error| error.code)?;
         let names =
             result["tools"].as_array().expect("a list").iter().map(|tool| tool["name"].as_str().unwrap().into());
         Ok((names.collect(), result.get("nextCursor").cloned().unwrap_or(Value::Null)))
@@ -131,15 +155,16 @@ mod tests {
 
     #[test]
     fn a_tool_is_written_with_all_that_is_known_of_it() {
-        assert_eq!(
-            tool_value(&tool("pump")),
-            json!({
-                "name": "pump", "title": "PUMP", "description": "does it",
-                "inputSchema": {"type": "object", "$defs": {"a": {"type": "string"}}},
-                "outputSchema": {"type": "object"},
-                "annotations": {"readOnlyHint": true},
-                "_meta": {"interlock/contract": {"effect": "none"}},
-            })
-        );
+        let modern = json!({
+            "name": "pump", "title": "PUMP", "description": "does it",
+            "inputSchema": {"type": "object", "$defs": {"a": {"type": "string"}}},
+            "outputSchema": {"type": "object"},
+            "annotations": {"readOnlyHint": true},
+            "_meta": {"interlock/contract": {"effect": "none"}},
+        });
+        assert_eq!(tool_value(&tool("pump"), Era::Modern), modern);
+        let mut legacy = modern;
+        legacy["execution"] = json!({"taskSupport": "optional"});
+        assert_eq!(tool_value(&tool("pump"), Era::Legacy), legacy);
     }
 }

@@ -54,6 +54,33 @@ pub fn result(call: CallId, reply: ReplyView) -> Result<Value, RpcError> {
     }
 }
 
+/// The end of a call that started a worker, once the worker has ended: what the call gave back when it started, in the
+/// shape that the tool's output schema promises, and how the worker ended, for whoever reads.
+///
+/// # Errors
+/// As [`result`].
+pub fn followed(call: CallId, started: ReplyView, end: ReplyView) -> Result<Value, RpcError> {
+    let output = match (end.ending, started.output) {
+        (Ending::Done, Some(Output::Object(output))) => Some(output),
+        (Ending::Done | Ending::Failed | Ending::Unknown | Ending::NotStarted, _) => None,
+    };
+    let mut result = result(call, ReplyView { task: started.task, ..end })?;
+    if let Some(output) = output {
+        result["structuredContent"] = output;
+    }
+    Ok(result)
+}
+
+/// The first text of a result.
+#[must_use]
+pub fn text(result: &Value) -> Option<String> {
+    let text = result["content"].as_array()?.iter().find_map(|block| block["text"].as_str())?;
+    Some(text.chars().take(TEXT_LEN_MAX).collect())
+}
+
+/// Characters of a result that its task repeats as its message.
+const TEXT_LEN_MAX: usize = 200;
+
 /// What a model has to know of a call that is not done.
 fn explain(ending: Ending, code: &str, message: &str, evidence: Option<u64>) -> String {
     let row = evidence.map_or_else(String::new, |seq| format!(" Evidence row {seq}."));

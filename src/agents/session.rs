@@ -5,22 +5,32 @@
 //! room, and one that never finished its handshake goes first: a thousand clients that only say hello must not push
 //! out one that works. A session with a call in flight or with an open stream is never pushed out.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use interlock_domain::id::RunId;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::sync::{OnceCell, oneshot, watch};
 
-use crate::agents::engine::Asker;
+use crate::agents::engine::{Asker, News};
 use crate::agents::front::stream::Stream;
-use crate::mcp::rpc::{Id, Notification, RpcError};
+use crate::mcp::rpc::{self, Id, Notification, RpcError};
 
 /// Calls that one client may have in flight.
 pub const CALLS_MAX: usize = 64;
 
+/// Resources that one client may want to hear of.
+pub const WATCHED_MAX: usize = 256;
+
 /// Streams of one session that can still be resumed.
 const STREAMS_MAX: usize = 16;
+
+/// Bytes of ended streams that a session keeps for a client that may come back.
+const ENDED_LEN_MAX: usize = 64 << 10;
+
+fn ended_len(streams: &VecDeque<(u64, Arc<Stream>)>) -> usize {
+    streams.iter().filter(|(_, stream)| stream.has_ended()).map(|(_, stream)| stream.len()).sum()
+}
 
 /// Tells whoever works for a request that nobody wants the answer any more. Cheap to clone; once said it stays said.
 #[derive(Debug, Clone)]
@@ -144,6 +154,8 @@ struct State {
     streams_opened: u64,
     /// Open event streams.
     readers: usize,
+    /// Addresses of resources that its client wants to hear of.
+    watched: BTreeSet<String>,
 }
 
 impl Session {
@@ -167,6 +179,7 @@ impl Session {
                 streams: VecDeque::new(),
                 streams_opened: 0,
                 readers: 0,
+                watched: BTreeSet::new(),
             }),
         }
     }
@@ -219,12 +232,18 @@ impl Session {
         let mut state = self.state();
         state.streams_opened += 1;
         let number = state.streams_opened;
-        if state.streams.len() >= STREAMS_MAX {
+        while state.streams.len() >= STREAMS_MAX || ended_len(&state.streams) > ENDED_LEN_MAX {
             let oldest_ended = state.streams.iter().position(|(_, stream)| stream.has_ended()).unwrap_or(0);
             state.streams.remove(oldest_ended);
         }
         state.streams.push_back((number, Arc::clone(stream)));
         number
+    }
+
+    /// Its client has read a stream to its end. A large one is not kept for the case that it did not arrive.
+    pub fn delivered(&self, number: u64) {
+        let mut state = self.state();
+        state.streams.retain(|(kept, stream)| *kept != number || stream.len() <= ENDED_LEN_MAX);
     }
 
     /// The stream with that number, if it is still kept.
@@ -241,6 +260,32 @@ impl Session {
     pub fn reader(self: &Arc<Session>) -> Reader {
         self.state().readers += 1;
         Reader(Arc::clone(self))
+    }
+
+    /// Its client wants to hear of a resource. Says whether there was room for that.
+    pub fn watch(&self, uri: &str) -> bool {
+        let mut state = self.state();
+        if state.watched.len() >= WATCHED_MAX && !state.watched.contains(uri) {
+            return false;
+        }
+        state.watched.insert(uri.to_owned());
+        true
+    }
+
+    /// Its client does not want to hear of a resource any more.
+    pub fn unwatch(&self, uri: &str) {
+        self.state().watched.remove(uri);
+    }
+
+    /// The notification of a piece of news, if its client wants to hear it.
+    #[must_use]
+    pub fn told(&self, news: &News) -> Option<String> {
+        let (method, uri) = news.notification();
+        match uri {
+            None => Some(rpc::notification(method, &json!({}))),
+            Some(uri) if self.state().watched.contains(uri) => Some(rpc::notification(method, &json!({"uri": uri}))),
+            Some(_) => None,
+        }
     }
 
     /// How many event streams it has open.
@@ -272,6 +317,13 @@ impl Session {
 /// An open event stream of a session.
 #[derive(Debug)]
 pub struct Reader(Arc<Session>);
+
+impl Reader {
+    /// The stream with that number was read to its end.
+    pub fn delivered(&self, number: u64) {
+        self.0.delivered(number);
+    }
+}
 
 impl Drop for Reader {
     fn drop(&mut self) {
@@ -341,6 +393,12 @@ impl Sessions {
         let (used, session) = table.sessions.get_mut(id)?;
         *used = now;
         Some(Arc::clone(session))
+    }
+
+    /// The session with that id, without counting it as used.
+    #[must_use]
+    pub fn peek(&self, id: &str) -> Option<Arc<Session>> {
+        self.table().sessions.get(id).map(|(_, session)| Arc::clone(session))
     }
 
     /// Takes a session out.

@@ -80,7 +80,7 @@ fn understand(args: &args::MatchArgs) -> Result<(), CliError> {
         commands: args.commands.first().cloned(),
         stages: (!args.stages.is_empty()).then(|| args.stages.join(",")),
         explain: args.explain,
-        json: args.json || !std::io::stdout().is_terminal(),
+        json: args.json || !std::io::stdin().is_terminal(),
         text: (!args.text.is_empty()).then(|| args.text.join(" ")),
     };
     let ended = match_verb::run(&wanted, &mut std::io::stdin().lock(), &mut std::io::stdout().lock());

@@ -17,6 +17,7 @@
 //! frequency-set = { holding = 0, scale = 0.01, unit = "Hz", range = [0, 50] }
 //! pressure = { input = 3, type = "f32", words = "low-first", unit = "MPa" }
 //! fault = { input = 9, bit = 3 }
+//! torque-set = { holding = 2, type = "i16", write = "multiple" }   # functions 15 and 16, for devices without 5 and 6
 //!
 //! [device.actions]
 //! start = { writes = [{ point = "run", value = true }] }
@@ -38,7 +39,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use interlock_domain::device::check::{Place, Refused, Why};
-use interlock_domain::device::point::{ByteOrder, Point, Repr, Risk, Table, WordOrder};
+use interlock_domain::device::point::{ByteOrder, Point, Repr, Risk, Table, WordOrder, WriteBy};
 use interlock_domain::device::table::{Action, Bus, Device, Devices, Does, Link, Parity, Write};
 use serde::Deserialize;
 use toml::Spanned;
@@ -122,6 +123,7 @@ struct PointTable {
     range: Option<[f64; 2]>,
     labels: Option<BTreeMap<String, f64>>,
     access: Option<Spanned<String>>,
+    write: Option<Spanned<String>>,
     risk: Option<Spanned<String>>,
 }
 
@@ -348,9 +350,18 @@ impl Source<'_> {
             range: wire.range.map(|[min, max]| (min, max)),
             labels: self.labels(table, name)?,
             writable,
+            function: self.function(wire.write.as_ref())?,
             risk: self.risk(wire.risk.as_ref())?.unwrap_or(Risk::Operate),
             ..Point::plain(name, place, address, repr)
         })
+    }
+
+    fn function(&self, key: Option<&Spanned<String>>) -> Result<WriteBy, ConfigError> {
+        match key.map(|key| (key, key.get_ref().as_str())) {
+            None | Some((_, "single")) => Ok(WriteBy::Single),
+            Some((_, "multiple")) => Ok(WriteBy::Multiple),
+            Some((key, word)) => Err(self.error(key.span(), format!("write {word:?} is not single or multiple"))),
+        }
     }
 
     fn labels(&self, table: &Spanned<PointTable>, name: &str) -> Result<Vec<(String, f64)>, ConfigError> {
@@ -550,7 +561,18 @@ shift = 16
     #[test]
     fn a_mistake_is_named_with_line_key_and_fact() {
         check(&[
-            ("unit = 3", "unit = 0", "a.toml:19:8: device.unit: pump-1: unit 0 is not 1 to 247"),
+            (
+                "unit = 3",
+                "unit = 250",
+                "a.toml:19:8: device.unit: pump-1: unit 250 is not 1 to 247 (on TCP also 0 and 255)",
+            ),
+            (
+                "bus = \"field\"
+unit = 3",
+                "bus = \"line\"
+unit = 0",
+                "a.toml:19:8: device.unit: pump-1: unit 0 is not 1 to 247 (on TCP also 0 and 255)",
+            ),
             ("unit = 3", "unit = 300", "a.toml:19:8: device.unit: invalid value: integer `300`, expected u8"),
             ("unit = 3\n", "", "a.toml:15:8: device.name: pump-1 has no unit"),
             (
@@ -615,6 +637,11 @@ shift = 16
                 "type = \"f32\"",
                 "type = \"f64\"",
                 "a.toml:24:28: device.points.flow: type \"f64\" is not u16, i16, u32, i32 or f32",
+            ),
+            (
+                "coil = 0,",
+                "coil = 0, write = \"twice\",",
+                "a.toml:22:27: device.points.run: write \"twice\" is not single or multiple",
             ),
             (
                 "coil = 0,",

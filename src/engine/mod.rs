@@ -9,5 +9,5 @@ pub mod mediator;
 pub mod own;
 pub mod stamp;
 pub mod supervisor;
-pub mod watch;
 pub mod tasks;
+pub mod watch;

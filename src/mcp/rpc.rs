@@ -79,6 +79,13 @@ impl RpcError {
     }
 }
 
+/// What is said when a request needs something that its client did not declare (2026-07-28).
+#[must_use]
+pub fn missing_capability(capability: &str) -> RpcError {
+    RpcError::new(MISSING_CLIENT_CAPABILITY, format!("the client did not declare \"{capability}\""))
+        .with(json!({"requiredCapabilities": {capability: {}}}))
+}
+
 /// The id of a request: a string or a number. JSON-RPC also allows null, MCP does not.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Id {

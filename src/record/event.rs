@@ -8,9 +8,9 @@ use interlock_domain::effect::outcome::{Known, OpKey, WayOut};
 use interlock_domain::effect::report::{Failure, Loss};
 use interlock_domain::event::{Event, FoundBy};
 use interlock_domain::gate::docket::{Answer, Question, QuestionKind};
-use interlock_domain::gate::shown::shown;
 use interlock_domain::id::{CallId, QuestionId, ToolName};
 use interlock_domain::repair::Trace;
+use interlock_domain::request::shown::shown;
 use interlock_domain::request::why::{Lang, Why};
 use serde_json::{Value, json};
 
@@ -147,13 +147,18 @@ pub fn trace(recorded: &Recorded) -> Option<(CallId, Trace)> {
     let text = |key: &str| detail.get(key).and_then(Value::as_str);
     let to = row.to.as_deref().unwrap_or_default();
     let trace = match row.kind.as_ref() {
-        "requested" => Trace::Requested,
+        "requested" => Trace::Requested {
+            tool: ToolName::new(text("tool").unwrap_or("unknown")).ok()?,
+            shown: shown(detail.get("input").unwrap_or(&Value::Null)),
+        },
         "asked" => Trace::Asked { question: text("question")?.parse::<QuestionId>().ok()?, kind: question_kind(to)? },
         "answered" => Trace::Answered {
             answer: if to == "deny" { Answer::Deny } else { Answer::Allow },
             by: text("by").unwrap_or("somebody").to_owned(),
         },
-        "permitted" | "queued" => Trace::Waiting,
+        "permitted" => {
+            Trace::Permitted { protective: detail.get("protective").and_then(Value::as_bool).unwrap_or(false) }
+        }
         "intent" => Trace::Intent {
             op: OpKey(text("op").and_then(|op| op.parse().ok()).unwrap_or(call)),
             tool: ToolName::new(text("tool").unwrap_or("unknown")).ok()?,

@@ -4,6 +4,11 @@
 //! loopback only, waits for events and never for time, and when something that it needs is not on the machine it
 //! says so with [`skipped`] and returns: `cargo xtask test` lists those by name.
 #![cfg(test)]
+#![expect(
+    clippy::wildcard_enum_match_arm,
+    clippy::cast_possible_truncation,
+    reason = "a test names what it expects, and everything else fails it"
+)]
 
 use std::fs::OpenOptions;
 use std::io::Write as _;
@@ -13,10 +18,12 @@ mod causes;
 mod daemon;
 mod evidence;
 mod mcp;
+mod modbus;
 mod plant;
 mod remedies;
 mod supervision;
 mod tools;
+mod understanding;
 mod unit_file;
 mod watch;
 
@@ -31,7 +38,6 @@ fn skipped(test: &str, why: &str) {
 }
 
 /// The Python that has the independent clients (pymodbus, mcp), when `cargo xtask` has set it up.
-#[expect(dead_code, reason = "the first test that speaks to an independent client takes this line away")]
 fn python() -> Option<PathBuf> {
     let named = std::env::var_os("INTERLOCK_TEST_PYTHON").map(PathBuf::from);
     // A plain `cargo test` finds what an earlier `cargo xtask` left: `<target>/debug/deps/it-…` is this program.

@@ -9,7 +9,9 @@
 
 mod fake;
 mod suite;
+mod tasks;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use interlock::agents::core::{Core, Settings};
@@ -32,6 +34,7 @@ const MODERN: &str = "2026-07-28";
 /// A running server and what its engine saw.
 struct World {
     engine: Engine,
+    core: Arc<Core>,
     seen: mpsc::UnboundedReceiver<Seen>,
     base: String,
     client: reqwest::Client,
@@ -46,8 +49,9 @@ async fn world(settings: Settings) -> World {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let base = format!("http://{}", listener.local_addr().unwrap());
     let (stop, stopped) = watch::channel(false);
-    let served = tokio::spawn(http::serve(listener, Core::new(engine.clone(), settings), stopped));
-    World { engine, seen, base, client: reqwest::Client::new(), stop, served }
+    let core = Core::new(engine.clone(), settings);
+    let served = tokio::spawn(http::serve(listener, Arc::clone(&core), stopped));
+    World { engine, core, seen, base, client: reqwest::Client::new(), stop, served }
 }
 
 /// Answers of a test do not wait for a person.
@@ -75,7 +79,7 @@ impl World {
     /// A request of the modern era with everything that it needs.
     async fn modern(&self, id: u64, method: &str, mut params: Value) -> reqwest::Response {
         params["_meta"] = meta(&json!({}), &params["_meta"]);
-        let name = params["name"].as_str().map(str::to_owned);
+        let name = params["name"].as_str().or(params["taskId"].as_str()).map(str::to_owned);
         let mut headers = vec![("mcp-protocol-version", MODERN), ("mcp-method", method)];
         if let Some(name) = &name {
             headers.push(("mcp-name", name));
@@ -92,7 +96,7 @@ impl World {
         let response = self.post(&[], body.to_string()).await;
         assert_eq!(response.status(), 200);
         let session = response.headers()["mcp-session-id"].to_str().unwrap().to_owned();
-        let answer = json(response).await;
+        let answer = json_of(response).await;
         assert_eq!(answer["result"]["protocolVersion"], "2025-11-25");
         let note = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
         assert_eq!(self.legacy(&session, note).await.status(), 202);
@@ -128,16 +132,30 @@ fn meta(capabilities: &Value, more: &Value) -> Value {
     meta
 }
 
-async fn json(response: reqwest::Response) -> Value {
+async fn json_of(response: reqwest::Response) -> Value {
     assert_eq!(response.headers()["content-type"], "application/json");
     let text = timeout(DEADLINE, response.text()).await.expect("in time").expect("a body");
     serde_json::from_str(&text).unwrap_or_else(|why| panic!("{why}: {text}"))
 }
 
+/// The answer, whichever way it came: alone, or as the last message of a stream.
+async fn answer_of(response: reqwest::Response) -> Value {
+    if response.headers()["content-type"] == "application/json" {
+        return json_of(response).await;
+    }
+    let mut events = events(response);
+    loop {
+        let message = events.next().await.expect("an answer");
+        if message.get("method").is_none() {
+            return message;
+        }
+    }
+}
+
 /// Status and error code of an answer.
 async fn refused(response: reqwest::Response) -> (u16, i64) {
     let status = response.status().as_u16();
-    (status, json(response).await["error"]["code"].as_i64().unwrap())
+    (status, json_of(response).await["error"]["code"].as_i64().unwrap())
 }
 
 /// The messages of an event stream, as they come.
@@ -184,15 +202,15 @@ fn call(id: u64, tool: &str, arguments: Value) -> Value {
 #[tokio::test]
 async fn a_modern_client_discovers_lists_and_calls() {
     let world = world(quick()).await;
-    let found = json(world.modern(1, "server/discover", json!({})).await).await;
+    let found = json_of(world.modern(1, "server/discover", json!({})).await).await;
     assert_eq!(found["result"]["supportedVersions"], json!([MODERN]));
     assert_eq!(found["result"]["resultType"], "complete");
-    let listed = json(world.modern(2, "tools/list", json!({})).await).await;
+    let listed = json_of(world.modern(2, "tools/list", json!({})).await).await;
     assert_eq!(listed["result"]["cacheScope"], "private");
     let echo = listed["result"]["tools"].as_array().unwrap().iter().find(|tool| tool["name"] == "echo").unwrap();
     assert_eq!(echo["_meta"]["interlock/contract"]["effect"], "none");
     let called =
-        json(world.modern(3, "tools/call", json!({"name": "echo", "arguments": {"text": "你好"}})).await).await;
+        json_of(world.modern(3, "tools/call", json!({"name": "echo", "arguments": {"text": "你好"}})).await).await;
     assert_eq!(called["id"], 3);
     assert_eq!(called["result"]["structuredContent"], json!({"text": "你好"}));
     assert_eq!(called["result"]["isError"], false);
@@ -203,13 +221,14 @@ async fn a_modern_client_discovers_lists_and_calls() {
 async fn a_legacy_client_opens_a_session_lists_calls_and_closes() {
     let mut world = world(quick()).await;
     let session = world.open(json!({})).await;
-    let pong = json(world.legacy(&session, json!({"jsonrpc": "2.0", "id": "p", "method": "ping"})).await).await;
+    let pong = json_of(world.legacy(&session, json!({"jsonrpc": "2.0", "id": "p", "method": "ping"})).await).await;
     assert_eq!(pong, json!({"jsonrpc": "2.0", "id": "p", "result": {}}));
-    let listed = json(world.legacy(&session, json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"})).await).await;
+    let listed =
+        json_of(world.legacy(&session, json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"})).await).await;
     assert!(listed["result"].get("resultType").is_none(), "the older era has no result types");
-    let called = json(world.legacy(&session, call(2, "echo", json!({"text": "a"}))).await).await;
+    let called = json_of(world.legacy(&session, call(2, "echo", json!({"text": "a"}))).await).await;
     assert_eq!(called["result"]["structuredContent"], json!({"text": "a"}));
-    let again = json(world.legacy(&session, call(2, "echo", json!({"text": "b"}))).await).await;
+    let again = json_of(world.legacy(&session, call(2, "echo", json!({"text": "b"}))).await).await;
     assert_eq!(again["result"]["structuredContent"], json!({"text": "b"}), "an id that is free again");
     let gone = world.client.delete(world.url()).header("mcp-session-id", &session).send().await.unwrap();
     assert_eq!(gone.status(), 204);
@@ -227,8 +246,8 @@ async fn endings_are_told_apart_in_both_eras() {
         ("unknown", "unknown", "OUTCOME UNKNOWN (timed_out)"),
         ("denied", "not_started", "Refused by policy (denied_by_rule)"),
     ] {
-        let modern = json(world.modern(1, "tools/call", json!({"name": tool})).await).await;
-        let legacy = json(world.legacy(&session, call(1, tool, json!({}))).await).await;
+        let modern = json_of(world.modern(1, "tools/call", json!({"name": tool})).await).await;
+        let legacy = json_of(world.legacy(&session, call(1, tool, json!({}))).await).await;
         for result in [&modern["result"], &legacy["result"]] {
             assert_eq!(result["isError"], true, "{tool}");
             assert_eq!(result["_meta"]["interlock/outcome"]["ending"], ending, "{tool}");
@@ -256,7 +275,7 @@ async fn what_is_no_message_costs_that_message_only() {
     }
     let long = vec![b' '; (1 << 20) + 1];
     assert_eq!(refused(world.post(&[version], long).await).await, (413, -32600));
-    let answer = json(world.modern(9, "tools/call", json!({"name": "echo"})).await).await;
+    let answer = json_of(world.modern(9, "tools/call", json!({"name": "echo"})).await).await;
     assert_eq!(answer["id"], 9, "the others are served");
 }
 
@@ -345,7 +364,7 @@ async fn progress_comes_on_the_stream_of_its_call() {
     }
     assert_eq!(events.next().await.expect("the answer")["result"]["structuredContent"], json!({"steps": 3}));
     assert_eq!(events.next().await, None);
-    let quiet = json(world.modern(6, "tools/call", json!({"name": "progress"})).await).await;
+    let quiet = json_of(world.modern(6, "tools/call", json!({"name": "progress"})).await).await;
     assert_eq!(quiet["id"], 6, "without a token there is nothing before the answer");
 }
 
@@ -406,10 +425,7 @@ async fn a_legacy_stream_that_broke_is_resumed_without_a_loss() {
 async fn a_question_nobody_can_be_asked_is_named_and_stays_open() {
     let mut world = world(quick()).await;
     let modern = world.modern(1, "tools/call", json!({"name": "ask"})).await;
-    let answer = match modern.headers()["content-type"].to_str().unwrap() {
-        "application/json" => json(modern).await,
-        _ => events(modern).next().await.expect("the answer"),
-    };
+    let answer = answer_of(modern).await;
     let outcome = &answer["result"]["_meta"]["interlock/outcome"];
     assert_eq!((&outcome["code"], &outcome["question"]), (&json!("question_open"), &json!("q1")));
     assert_eq!(answer["result"]["isError"], true);
@@ -459,12 +475,12 @@ async fn a_modern_call_is_parked_for_its_person_and_for_nobody_else() {
         }
         params
     };
-    let asked = json(world.modern(1, "tools/call", forms(json!({}))).await).await;
+    let asked = json_of(world.modern(1, "tools/call", forms(json!({}))).await).await;
     let result = &asked["result"];
     assert_eq!(result["resultType"], "input_required");
-    assert_eq!(result["inputRequests"]["decision"]["method"], "elicitation/create");
+    assert_eq!(result["inputRequests"]["interlock/decision"]["method"], "elicitation/create");
     let state = result["requestState"].clone();
-    let yes = json!({"decision": {"action": "accept", "content": {"decision": "allow"}}});
+    let yes = json!({"interlock/decision": {"action": "accept", "content": {"decision": "allow"}}});
     // Other arguments, another state: neither reaches the call.
     for wrong in [
         json!({"requestState": state, "inputResponses": yes, "arguments": {"x": 2}}),
@@ -476,12 +492,12 @@ async fn a_modern_call_is_parked_for_its_person_and_for_nobody_else() {
     }
     // Without the answer it is asked for again, under a new state.
     let again = json!({"requestState": state, "inputResponses": {"other": {}}});
-    let again = json(world.modern(3, "tools/call", forms(again)).await).await;
+    let again = json_of(world.modern(3, "tools/call", forms(again)).await).await;
     assert_eq!((&again["id"], &again["result"]["resultType"]), (&json!(3), &json!("input_required")));
     let used_up = json!({"requestState": state, "inputResponses": yes});
     assert_eq!(refused(world.modern(4, "tools/call", forms(used_up)).await).await, (400, -32602));
     let answer = json!({"requestState": again["result"]["requestState"], "inputResponses": yes});
-    let done = json(world.modern(5, "tools/call", forms(answer)).await).await;
+    let done = json_of(world.modern(5, "tools/call", forms(answer)).await).await;
     assert_eq!((&done["id"], &done["result"]["structuredContent"]), (&json!(5), &json!({"ran": true})));
     world.saw(Seen::Answered(QuestionId(1), Answer::Allow, "mcp:test/1".into())).await;
 }
@@ -496,7 +512,7 @@ async fn listeners_hear_that_the_tools_changed() {
     let mut modern = events(world.modern(8, "subscriptions/listen", wanted).await);
     let acknowledged = modern.next().await.expect("the acknowledgement");
     assert_eq!(acknowledged["method"], "notifications/subscriptions/acknowledged");
-    assert_eq!(acknowledged["params"]["notifications"], json!({"toolsListChanged": true}));
+    assert_eq!(acknowledged["params"]["notifications"], json!({"toolsListChanged": true, "promptsListChanged": true}));
     world.engine.news.send(News::ToolsChanged).expect("listeners");
     assert_eq!(legacy.next().await.expect("news")["method"], "notifications/tools/list_changed");
     let news = modern.next().await.expect("news");
@@ -517,7 +533,7 @@ async fn a_thousand_hellos_leave_the_working_session_alone() {
     for _ in 0..1000 {
         assert_eq!(world.post(&[], hello.clone()).await.status(), 200);
     }
-    let answer = json(world.legacy(&working, call(1, "echo", json!({"text": "here"}))).await).await;
+    let answer = json_of(world.legacy(&working, call(1, "echo", json!({"text": "here"}))).await).await;
     assert_eq!(answer["result"]["structuredContent"], json!({"text": "here"}));
 }
 
@@ -663,7 +679,7 @@ async fn serve_for_clients() {
         loop {
             let (socket, _) = listener.accept().await.expect("a connection");
             let (reader, writer) = socket.into_split();
-            tokio::spawn(stdio::serve(reader, writer, std::sync::Arc::clone(&core)));
+            tokio::spawn(stdio::serve(reader, writer, Arc::clone(&core)));
         }
     };
     let until = tokio::task::spawn_blocking(|| std::io::copy(&mut std::io::stdin(), &mut std::io::sink()));

@@ -2,19 +2,20 @@
 //! with it.
 
 use std::collections::BTreeMap;
-use std::io::{Read as _, Write as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
 use interlock::plant::server::{Plant, start};
 use interlock::plant::{BUILT_IN, BUILT_IN_NAME};
-use interlock::tool::device;
-use interlock::tool::modbus::Buses;
+use interlock::tool::device::{ABOUT, DeviceTool};
 use interlock_domain::command::bind::{BindError, bind, parse};
-use interlock_domain::device::codec::Raw;
+use interlock_domain::device::codec::{Raw, Reading};
 use interlock_domain::device::plan::{Call, Plan, Put, Step};
-use interlock_domain::device::point::{Point, Table};
+use interlock_domain::device::point::{Point, Repr, Table};
 use interlock_domain::effect::report::Report;
 use serde_json::{Map, Value, json};
 
@@ -22,20 +23,20 @@ use serde_json::{Map, Value, json};
 const DEADLINE: Duration = Duration::from_secs(60);
 
 /// A Modbus TCP client of forty lines, for tests only: its frames are made here, byte by byte.
-pub(crate) struct RawClient {
+struct RawClient {
     stream: TcpStream,
     transaction: u16,
 }
 
 impl RawClient {
-    pub(crate) fn connect(address: SocketAddr) -> RawClient {
+    fn connect(address: SocketAddr) -> RawClient {
         let stream = TcpStream::connect(address).expect("the plant listens");
         stream.set_read_timeout(Some(DEADLINE)).expect("a timeout");
         RawClient { stream, transaction: 0 }
     }
 
     /// Sends a PDU, gives the PDU of the answer.
-    pub(crate) fn ask(&mut self, unit: u8, pdu: &[u8]) -> Vec<u8> {
+    fn ask(&mut self, unit: u8, pdu: &[u8]) -> Vec<u8> {
         self.transaction += 1;
         let len = u16::try_from(pdu.len() + 1).expect("a short frame");
         let mut frame = Vec::new();
@@ -54,7 +55,7 @@ impl RawClient {
     }
 
     /// Registers, or bits as 0 and 1.
-    pub(crate) fn read(&mut self, unit: u8, table: Table, address: u16, count: u16) -> Vec<u16> {
+    fn read(&mut self, unit: u8, table: Table, address: u16, count: u16) -> Vec<u16> {
         let function = match table {
             Table::Coil => 1,
             Table::Discrete => 2,
@@ -84,10 +85,10 @@ impl RawClient {
     }
 }
 
-pub(crate) async fn built_in() -> (Plant, Buses) {
+async fn built_in() -> (Plant, DeviceTool) {
     let plant = start(BUILT_IN, Path::new(BUILT_IN_NAME), 0).await.expect("the plant starts");
-    let buses = Buses::start(&plant.devices);
-    (plant, buses)
+    let tool = DeviceTool::new(Arc::new(plant.devices.clone()));
+    (plant, tool)
 }
 
 fn shipped() -> Vec<Map<String, Value>> {
@@ -119,7 +120,7 @@ async fn all_141_commands_are_bound_and_do_what_they_say() {
 }
 
 async fn all_commands() {
-    let (plant, buses) = built_in().await;
+    let (plant, tool) = built_in().await;
     let mut raw = RawClient::connect(plant.address);
     let commands = shipped();
     assert_eq!(commands.len(), 141);
@@ -147,14 +148,14 @@ async fn all_commands() {
             Err(other) => panic!("{id}: {other}"),
         }
         let calls = bind(&steps, &all, &plant.devices).unwrap_or_else(|error| panic!("{id}: {error}"));
-        for (tool, input) in calls {
-            *by_tool.entry(tool.as_str().to_owned()).or_default() += 1;
-            if tool.as_str() == "device" {
+        for (name, input) in calls {
+            *by_tool.entry(name.as_str().to_owned()).or_default() += 1;
+            if name.as_str() == "device" {
                 let plan = plant.devices.plan(&Call::parse(&input).expect("a call")).expect("a plan");
                 assert_eq!(plan.risk.word(), command["risk"], "{id}: the risk of {input}");
                 let protective = command.get("protective") == Some(&json!(true));
                 assert_eq!(plan.protective, protective, "{id}: protective");
-                carried_out(id, &plan, &input, &plant, &buses, &mut raw).await;
+                carried_out(id, &plan, &input, &tool, &mut raw).await;
             }
         }
     }
@@ -172,7 +173,7 @@ async fn all_commands() {
 }
 
 /// Through the tool, and then looked at from outside.
-async fn carried_out(id: &str, plan: &Plan, input: &Value, plant: &Plant, buses: &Buses, raw: &mut RawClient) {
+async fn carried_out(id: &str, plan: &Plan, input: &Value, tool: &DeviceTool, raw: &mut RawClient) {
     let puts = plan.steps.iter().filter_map(|step| match step {
         Step::Write(put) => Some(put),
         Step::Read(_) => None,
@@ -189,9 +190,9 @@ async fn carried_out(id: &str, plan: &Plan, input: &Value, plant: &Plant, buses:
             put.point.name
         );
     }
-    let out = match device::run(&plant.devices, buses, input).await {
+    let out = match tool.run(input).await {
         Report::Done(out) => out,
-        other => panic!("{id}: {input} gave {other:?}"),
+        other @ (Report::Failed(_) | Report::Lost(_)) => panic!("{id}: {input} gave {other:?}"),
     };
     assert_eq!(
         (out["device"].as_str(), out["action"].as_str()),
@@ -219,7 +220,10 @@ fn words(put: &Put) -> (u16, u16) {
         Raw::Bit(bit) => (u16::from(bit), u16::from(!bit)),
         Raw::Word(word) => {
             let (min, max) = put.point.limits().expect("a number");
-            let ends = [min, max].map(|end| (end / put.point.scale).round() as u16);
+            let ends = [min, max].map(|end| match put.point.encode(Reading::Number(end)) {
+                Ok(Raw::Word(word)) => word,
+                other => panic!("the end of a range is {other:?}"),
+            });
             (word, ends.into_iter().find(|end| *end != word).expect("another value"))
         }
         Raw::BitOf(..) | Raw::Pair(_) => panic!("the built-in plant writes no {:?}", put.raw),
@@ -238,15 +242,15 @@ fn plausible(id: &str, point: &Point, value: &Value, words: &[u16]) {
         assert_eq!(*value, json!(raw != 0), "{id}: {}", point.name);
         return;
     }
-    let now = f64::from(raw as i16) * point.scale;
+    let now = if point.repr == Repr::I16 { f64::from(words[0].cast_signed()) } else { f64::from(raw) } * point.scale;
     let then = value.as_f64().unwrap_or_else(|| panic!("{id}: {} is {value}", point.name));
     assert!((now - then).abs() <= 5.0_f64.max(now.abs() / 2.0), "{id}: {} was {then}, is {now}", point.name);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_person_sees_what_was_done_in_names_and_units() {
-    let (plant, buses) = built_in().await;
-    let run = async |input: Value| match device::run(&plant.devices, &buses, &input).await {
+    let (_plant, tool) = built_in().await;
+    let run = async |input: Value| match tool.run(&input).await {
         Report::Done(out) => out,
         Report::Failed(failure) => json!([failure.code, failure.message]),
         Report::Lost(loss) => panic!("{input}: {loss:?}"),
@@ -295,14 +299,15 @@ async fn a_person_sees_what_was_done_in_names_and_units() {
     for (input, expected) in rows {
         assert_eq!(run(input.clone()).await, expected, "{input}");
     }
-    let schema = (device::ABOUT.output)();
+    let schema = (ABOUT.output)();
     assert_eq!(schema["required"], json!(["device", "action"]));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_list_has_a_row_for_each_point_with_its_value() {
-    let (plant, buses) = built_in().await;
-    let rows = device::list(&plant.devices, &buses).await;
+    let (plant, tool) = built_in().await;
+    let Report::Done(list) = tool.run(&json!({"device": "*", "action": "list"})).await else { panic!("a list") };
+    let rows = list["points"].as_array().expect("rows");
     let points = plant.devices.iter().map(|device| device.points.len()).sum::<usize>();
     assert_eq!(rows.len(), points);
     let row = rows.iter().find(|row| row["device"] == "pump-2" && row["point"] == "frequency-set").expect("a row");
@@ -330,7 +335,7 @@ async fn the_list_has_a_row_for_each_point_with_its_value() {
 async fn the_server_refuses_with_the_right_exception() {
     let (plant, _) = built_in().await;
     let mut raw = RawClient::connect(plant.address);
-    let rows: [(&str, u8, &[u8], &[u8]); 14] = [
+    let rows: [(&str, u8, &[u8], &[u8]); 19] = [
         ("read of nothing", 1, &[1, 0, 0, 0, 0], &[0x81, 3]),
         ("read of 2001 coils", 1, &[1, 0, 0, 7, 209], &[0x81, 3]),
         ("read of 126 registers", 1, &[3, 0, 0, 0, 126], &[0x83, 3]),
@@ -342,6 +347,11 @@ async fn the_server_refuses_with_the_right_exception() {
         ("two coils", 1, &[15, 0, 0, 0, 2, 1, 3], &[15, 0, 0, 0, 2]),
         ("one register by 16", 1, &[16, 0, 0, 0, 1, 2, 0x10, 0], &[16, 0, 0, 0, 1]),
         ("registers over the edge by 16", 1, &[16, 0, 0, 0, 2, 4, 0, 0, 0, 0], &[0x90, 2]),
+        ("nine coils in one byte", 1, &[15, 0, 0, 0, 9, 1, 3], &[0x8f, 3]),
+        ("2000 coils in no byte", 1, &[15, 0, 0, 7, 208, 0], &[0x8f, 3]),
+        ("32768 registers in no byte", 1, &[16, 0, 0, 128, 0, 0], &[0x90, 3]),
+        ("a byte too many", 1, &[16, 0, 0, 0, 1, 2, 0, 0, 0], &[0x90, 3]),
+        ("reading and writing at once", 1, &[23, 0, 0, 0, 1, 0, 0, 128, 0, 0], &[0x97, 1]),
         ("a function that is not there", 1, &[0x16, 0, 0, 0, 1, 0, 1], &[0x96, 1]),
         ("a function of nobody", 1, &[0x41, 1, 2, 3], &[0xc1, 1]),
         ("a unit that is not there", 77, &[1, 0, 0, 0, 1], &[0x81, 11]),
@@ -353,4 +363,96 @@ async fn the_server_refuses_with_the_right_exception() {
     // It says what it is.
     let identity = raw.ask(1, &[0x2b, 0x0e, 1, 0]);
     assert!(String::from_utf8_lossy(&identity).contains("simulator"), "{identity:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pymodbus_sees_the_same_registers() {
+    let name = "pymodbus_sees_the_same_registers";
+    let Some(python) = crate::python() else {
+        return crate::skipped(name, "no Python with pymodbus; `cargo xtask test` makes one");
+    };
+    let (plant, tool) = built_in().await;
+    let start = json!({"device": "pump-2", "action": "start"});
+    assert!(matches!(tool.run(&start).await, Report::Done(_)));
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients/modbus.py");
+    let mut client = Command::new(python)
+        .arg(script)
+        .args([plant.address.ip().to_string(), plant.address.port().to_string()])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("Python starts");
+    let mut requests = client.stdin.take().expect("piped");
+    let mut answers = BufReader::new(client.stdout.take().expect("piped")).lines();
+    let mut ask = |request: Value| -> Value {
+        writeln!(requests, "{request}").expect("sent");
+        let line = answers.next().expect("a line").expect("text");
+        serde_json::from_str(&line).expect("JSON")
+    };
+    let rows = [
+        (json!({"call": "read_coils", "unit": 1, "address": 16, "count": 2}), json!({"bits": [true, false]})),
+        (json!({"call": "read_discrete_inputs", "unit": 1, "address": 16, "count": 2}), json!({"bits": [true, false]})),
+        (json!({"call": "read_holding_registers", "unit": 1, "address": 16, "count": 1}), json!({"registers": [5000]})),
+        (json!({"call": "read_input_registers", "unit": 1, "address": 7, "count": 1}), json!({"registers": [0]})),
+        (json!({"call": "write_coil", "unit": 1, "address": 0, "value": true}), json!({"written": true})),
+        (json!({"call": "write_coils", "unit": 1, "address": 16, "values": [false, true]}), json!({"written": true})),
+        (json!({"call": "write_register", "unit": 1, "address": 0, "value": 3550}), json!({"written": true})),
+        (json!({"call": "write_registers", "unit": 1, "address": 16, "values": [2500]}), json!({"written": true})),
+        (json!({"call": "write_register", "unit": 1, "address": 0, "value": 5001}), json!({"exception": 3})),
+        (json!({"call": "read_holding_registers", "unit": 1, "address": 9, "count": 1}), json!({"exception": 2})),
+        (json!({"call": "read_coils", "unit": 99, "address": 0, "count": 1}), json!({"exception": 11})),
+    ];
+    for (request, expected) in rows {
+        assert_eq!(ask(request.clone()), expected, "{request}");
+    }
+    let identity = ask(json!({"call": "read_device_information", "unit": 1}));
+    assert!(identity["information"]["2"].as_str().expect("a text").starts_with("simulator"), "{identity}");
+    // What it wrote is what the tool reads.
+    for (device, point, expected) in [
+        ("pump-1", "run", json!(true)),
+        ("pump-2", "run", json!(false)),
+        ("pump-2", "auto", json!(true)),
+        ("pump-1", "frequency-set", json!(35.5)),
+        ("pump-2", "frequency-set", json!(25)),
+    ] {
+        let read = json!({"device": device, "action": "read", "point": point});
+        let report = tool.run(&read).await;
+        assert!(matches!(&report, Report::Done(out) if out["value"] == expected), "{report:?}");
+    }
+    drop(requests);
+    assert!(client.wait().expect("it ends").success());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn garbage_on_its_port_costs_the_plant_one_connection() {
+    let (plant, tool) = built_in().await;
+    let mut random = fastrand::Rng::with_seed(11);
+    for _ in 0..300 {
+        let mut stream = TcpStream::connect(plant.address).expect("the plant listens");
+        let mut bytes = (0..random.usize(1..300)).map(|_| random.u8(..)).collect::<Vec<_>>();
+        if random.bool() {
+            // A good head, so that the nonsense reaches the decoder of the PDU; often one of the functions with a
+            // length inside.
+            let len = u16::try_from(bytes.len().min(250)).expect("short");
+            bytes.truncate(usize::from(len));
+            if random.bool() {
+                bytes[0] = [15, 16, 0x17][random.usize(..3)];
+            }
+            let head = [&[0, 1, 0, 0][..], &(len + 1).to_be_bytes(), &[1]].concat();
+            bytes.splice(0..0, head);
+        }
+        // It may close before it has read all of it.
+        stream.write_all(&bytes).ok();
+    }
+    let start = json!({"device": "pump-1", "action": "start"});
+    assert!(matches!(tool.run(&start).await, Report::Done(_)));
+    // It has 32 seats, the tool sits on one. Who comes when all are taken waits until somebody leaves.
+    let mut seated = (0..31).map(|_| RawClient::connect(plant.address)).collect::<Vec<_>>();
+    for client in &mut seated {
+        assert_eq!(client.read(1, Table::Coil, 0, 1), [1]);
+    }
+    let mut late = RawClient::connect(plant.address);
+    drop(seated);
+    assert_eq!(late.read(1, Table::Coil, 0, 1), [1]);
+    assert!(matches!(tool.run(&start).await, Report::Done(_)));
 }

@@ -6,25 +6,26 @@
 
 use std::sync::Arc;
 
-use serde_json::{Value, json};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use serde_json::{Map, json};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{broadcast, mpsc};
 use tokio::time::timeout;
 
-use crate::agents::ask::{self, Call, Resume};
-use crate::agents::core::{Core, Ctx, Out, Owner};
+use crate::agents::ask;
+use crate::agents::core::Core;
+use crate::agents::ctx::{After, Ctx, Out, Owner};
 use crate::agents::engine::{Asker, News};
 use crate::agents::front::http;
+use crate::agents::front::lines::{Line, Lines};
 use crate::agents::list;
+use crate::agents::parked::{self, Call, Resume};
 use crate::agents::session::{Calls, Cancel, Session};
+use crate::agents::tasks::record::Record;
 use crate::mcp::era::{self, Era};
 use crate::mcp::rpc::{self, Message, Notification, Request, RpcError};
 
 /// Lines that may wait for a client that reads slowly. Then its requests wait, too.
 const LINES_MAX: usize = 64;
-
-/// Bytes that are read at once.
-const CHUNK_LEN: usize = 16 << 10;
 
 /// Serves one connection until its input ends or its output breaks.
 ///
@@ -77,7 +78,8 @@ enum Spoken {
 struct Connection {
     core: Arc<Core>,
     lines: mpsc::Sender<String>,
-    owner: Owner,
+    /// Names the connection.
+    place: Arc<str>,
     calls: Arc<Calls>,
     spoken: Spoken,
     /// Every request in flight holds a clone; when all are gone the receiver says so.
@@ -87,22 +89,15 @@ struct Connection {
 
 impl Connection {
     fn new(core: Arc<Core>, lines: mpsc::Sender<String>) -> std::io::Result<Connection> {
-        let owner = ask::token().ok_or_else(|| std::io::Error::other("the system has no randomness"))?;
+        let place = parked::token().ok_or_else(|| std::io::Error::other("the system has no randomness"))?;
         let (alive, idle) = mpsc::channel(1);
-        Ok(Connection {
-            core,
-            lines,
-            owner: Owner(owner.into()),
-            calls: Arc::default(),
-            spoken: Spoken::Nothing,
-            alive,
-            idle,
-        })
+        Ok(Connection { core, lines, place: place.into(), calls: Arc::default(), spoken: Spoken::Nothing, alive, idle })
     }
 
     async fn read<R: AsyncRead + Unpin>(mut self, reader: R) -> std::io::Result<()> {
         let mut input = Lines::new(reader);
         let mut news = self.core.engine.news.subscribe();
+        let mut tasks = self.core.tasks.news();
         let mut is_heard = true;
         let ended = loop {
             tokio::select! {
@@ -112,8 +107,11 @@ impl Connection {
                     Ok(None) => break Ok(()),
                     Err(why) => break Err(why),
                 },
+                // Who missed something learns it by asking: a task says the same whenever it is asked.
+                Ok(record) = tasks.recv() => self.task(&record),
                 heard = news.recv(), if is_heard => match heard {
-                    Ok(News::ToolsChanged) | Err(broadcast::error::RecvError::Lagged(_)) => self.tools_changed(),
+                    Ok(news) => self.tell(&[news]),
+                    Err(broadcast::error::RecvError::Lagged(_)) => self.tell(&News::LISTS),
                     Err(broadcast::error::RecvError::Closed) => is_heard = false,
                 },
             }
@@ -136,14 +134,25 @@ impl Connection {
         let _gone = self.lines.send(line).await;
     }
 
-    fn tools_changed(&self) {
-        match self.spoken {
-            Spoken::Legacy(_) => {
-                let line = rpc::notification("notifications/tools/list_changed", &json!({}));
-                // Full means that the client does not read; it will list again sooner or later.
-                let _full = self.lines.try_send(line);
+    fn tell(&self, news: &[News]) {
+        match &self.spoken {
+            Spoken::Legacy(session) => {
+                for line in news.iter().filter_map(|news| session.told(news)) {
+                    // Full means that the client does not read; it will list again sooner or later.
+                    let _full = self.lines.try_send(line);
+                }
             }
             Spoken::Nothing | Spoken::Modern => {}
+        }
+    }
+
+    fn task(&self, record: &Record) {
+        match self.spoken {
+            Spoken::Legacy(_) if record.place == self.place => {
+                // Full means that the client does not read; then it asks.
+                let _full = self.lines.try_send(record.status_notification());
+            }
+            Spoken::Legacy(_) | Spoken::Nothing | Spoken::Modern => {}
         }
     }
 
@@ -193,7 +202,7 @@ impl Connection {
             Spoken::Nothing if request.method == "initialize" => {
                 let session = http::open_session(&request.params)
                     .ok_or_else(|| RpcError::new(rpc::INTERNAL_ERROR, "the system has no randomness"))?;
-                let result = list::initialize(session.version);
+                let result = list::initialize(session.version, self.core.engine.offers());
                 self.spoken = Spoken::Legacy(Arc::new(session));
                 self.say(rpc::response(&request.id, &Ok(result))).await;
                 Ok(())
@@ -214,9 +223,13 @@ impl Connection {
             era: Era::Legacy,
             id: request.id.clone(),
             meta: era::meta(&request.params).cloned().unwrap_or_default(),
+            answers: Map::new(),
             capabilities: session.capabilities.clone(),
             client: session.client.clone(),
-            owner: self.owner.clone(),
+            owner: Owner(http::LOCAL.into()),
+            place: Arc::clone(&self.place),
+            task: None,
+            after: After::default(),
             session: Some(session),
             cancel: Cancel::default(),
             out: Some(Out::Lines(self.lines.clone())),
@@ -232,29 +245,28 @@ impl Connection {
         let envelope = era::envelope(&request.params)?;
         let meta = era::meta(&request.params).cloned().unwrap_or_default();
         let out = Out::Lines(self.lines.clone());
-        match request.params.get("requestState") {
-            Some(Value::String(state)) => {
-                let answers = match request.params.get("inputResponses") {
-                    None => serde_json::Map::new(),
-                    Some(Value::Object(answers)) => answers.clone(),
-                    Some(_) => return Err(RpcError::new(rpc::INVALID_PARAMS, "\"inputResponses\" is an object")),
-                };
+        let (state, answers) = ask::brought(&request.params)?;
+        match state {
+            Some(state) => {
                 let call = Call::of(&request.method, &request.params);
                 let resume = Resume { id: request.id.clone(), meta, answers, out };
-                let cancel = self.core.parked.resume(state, &self.owner, &call, resume)?;
+                let cancel = self.core.parked.resume(state, &Owner(http::LOCAL.into()), &call, resume)?;
                 // The call is in flight under its new id, too. It leaves with the connection: an id that is used
                 // up costs one entry of a bounded table.
                 self.calls.enter(&request.id, &cancel).map_err(http::not_entered)
             }
-            Some(_) => Err(RpcError::new(rpc::INVALID_PARAMS, "\"requestState\" is a string")),
             None => {
                 let ctx = Ctx {
                     era: Era::Modern,
                     id: request.id.clone(),
                     meta,
+                    answers,
                     capabilities: envelope.capabilities,
                     client: Asker::read(&envelope.client),
-                    owner: self.owner.clone(),
+                    owner: Owner(http::LOCAL.into()),
+                    place: Arc::clone(&self.place),
+                    task: None,
+                    after: After::default(),
                     session: None,
                     cancel: Cancel::default(),
                     out: Some(out),
@@ -264,121 +276,23 @@ impl Connection {
         }
     }
 
-    fn begin(&self, request: Request, ctx: Ctx) -> Result<(), RpcError> {
-        self.calls.enter(&request.id, &ctx.cancel).map_err(http::not_entered)?;
+    /// Frees the id of a request, and its part in keeping the connection.
+    fn after(&self, request: &Request) -> After {
         let (calls, id, alive) = (Arc::clone(&self.calls), request.id.clone(), self.alive.clone());
-        self.core.begin(request, ctx, move || {
+        After::new(move || {
             calls.leave(&id);
             drop(alive);
-        });
-        Ok(())
-    }
-}
-
-/// Lines of bounded length out of a byte stream.
-struct Lines<R> {
-    reader: R,
-    chunk: Box<[u8]>,
-    /// What of the chunk is not used yet.
-    unread: std::ops::Range<usize>,
-    line: Vec<u8>,
-    /// The line at hand is too long; the rest of it is thrown away.
-    is_too_long: bool,
-}
-
-enum Line {
-    Whole(Vec<u8>),
-    TooLong,
-}
-
-impl<R: AsyncRead + Unpin> Lines<R> {
-    fn new(reader: R) -> Lines<R> {
-        let chunk = vec![0; CHUNK_LEN].into_boxed_slice();
-        Lines { reader, chunk, unread: 0..0, line: Vec::new(), is_too_long: false }
+        })
     }
 
-    /// The next line that is not blank; none at the end. A last line without its end counts. May be dropped and called
-    /// again without losing bytes.
-    async fn next(&mut self) -> std::io::Result<Option<Line>> {
-        loop {
-            let unread = &self.chunk[self.unread.clone()];
-            match unread.iter().position(|byte| *byte == b'\n') {
-                Some(len) => {
-                    let start = self.unread.start;
-                    self.take(start..start + len);
-                    self.unread.start = start + len + 1;
-                    if let Some(line) = self.finished() {
-                        return Ok(Some(line));
-                    }
-                }
-                None => {
-                    let rest = self.unread.clone();
-                    self.take(rest);
-                    self.unread = 0..0;
-                    let len = self.reader.read(&mut self.chunk).await?;
-                    if len == 0 {
-                        return Ok(self.finished());
-                    }
-                    self.unread = 0..len;
-                }
+    fn begin(&self, request: Request, mut ctx: Ctx) -> Result<(), RpcError> {
+        match self.calls.enter(&request.id, &ctx.cancel) {
+            Ok(()) => {
+                ctx.after = self.after(&request);
+                self.core.begin(request, ctx);
             }
+            Err(why) => ctx.refuse(http::not_entered(why)),
         }
-    }
-
-    fn take(&mut self, range: std::ops::Range<usize>) {
-        // One byte more than a message may have, for the carriage return.
-        if self.line.len() + range.len() > rpc::MESSAGE_LEN_MAX + 1 {
-            self.is_too_long = true;
-            self.line = Vec::new();
-        }
-        if !self.is_too_long {
-            self.line.extend_from_slice(&self.chunk[range]);
-        }
-    }
-
-    fn finished(&mut self) -> Option<Line> {
-        let mut line = std::mem::take(&mut self.line);
-        if std::mem::take(&mut self.is_too_long) {
-            return Some(Line::TooLong);
-        }
-        if line.last() == Some(&b'\r') {
-            line.pop();
-        }
-        (!line.iter().all(u8::is_ascii_whitespace)).then_some(Line::Whole(line))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// The lengths of the lines, 0 for one that is too long.
-    async fn lens(input: &[u8]) -> Vec<usize> {
-        let mut lines = Lines::new(input);
-        let mut lens = Vec::new();
-        while let Some(line) = lines.next().await.expect("a slice reads") {
-            lens.push(match line {
-                Line::Whole(bytes) => bytes.len(),
-                Line::TooLong => 0,
-            });
-        }
-        lens
-    }
-
-    #[tokio::test]
-    async fn lines_are_cut_at_their_ends_and_blank_ones_are_skipped() {
-        assert_eq!(lens(b"").await, [0; 0]);
-        assert_eq!(lens(b"\n\r\n  \n").await, [0; 0]);
-        assert_eq!(lens(b"ab\ncde\r\nf").await, [2, 3, 1]);
-    }
-
-    #[tokio::test]
-    async fn a_line_that_is_too_long_is_thrown_away_and_the_next_one_is_read() {
-        let max = rpc::MESSAGE_LEN_MAX;
-        for (len, counted) in [(max, max), (max + 2, 0), (3 * max, 0)] {
-            let mut input = vec![b'x'; len];
-            input.extend_from_slice(b"\nnext\n");
-            assert_eq!(lens(&input).await, [counted, 4], "{len}");
-        }
+        Ok(())
     }
 }

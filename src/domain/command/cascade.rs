@@ -5,6 +5,7 @@
 //! guess.
 
 use super::compound;
+use super::decide;
 use super::definition::Risk;
 use super::hazard::{self, Hazard};
 use super::lexicon;
@@ -148,20 +149,24 @@ impl<'a> Walk<'a> {
 
 /// The stages that need nothing but the command set, on a whole utterance.
 pub(super) fn resolve(understanding: &Understanding, utterance: &Utterance, stages: Stages) -> Resolution {
-    let (start, end) = lexicon::trimmed(&utterance.chars, &understanding.lead, &understanding.trail);
+    let spans = lexicon::trimmed(&utterance.chars, &understanding.lead, &understanding.trail);
     if stages.pattern
-        && let Some(found) = by_template(understanding, utterance, (start, end), By::Character)
+        && let Some(found) = spans.iter().find_map(|span| by_template(understanding, utterance, *span, By::Character))
     {
         return found;
     }
     if let Some(found) = compound::resolve(understanding, utterance, stages) {
         return found;
     }
-    let hazards = hazard::hazards(utterance);
+    let hazards = hazard::hazards(&understanding.rules, utterance);
     if stages.pinyin {
         if !hazards.iter().any(|hazard| !hazard.soft)
-            && let Some(found) = by_template(understanding, utterance, (start, end), By::Sound)
+            && let Some(found) = spans.iter().find_map(|span| by_template(understanding, utterance, *span, By::Sound))
         {
+            return found;
+        }
+        let found = decide::decide(understanding, utterance, &hazards);
+        if !matches!(found.outcome, Outcome::Rejected(Refused::NoCommand)) {
             return found;
         }
     }
@@ -219,15 +224,17 @@ const DANGEROUS_SOUND_LEN_MIN: usize = 4;
 
 fn explain(understanding: &Understanding, utterance: &Utterance) -> String {
     let part = |start: usize, end: usize| utterance.chars[start..end].iter().collect::<String>();
-    let (start, end) = lexicon::trimmed(&utterance.chars, &understanding.lead, &understanding.trail);
-    let mut lines = format!("utterance: {}\ntrimmed: {}\n", utterance.text(), part(start, end));
+    let spans = lexicon::trimmed(&utterance.chars, &understanding.lead, &understanding.trail);
+    let cut: Vec<String> = spans.iter().map(|(start, end)| part(*start, *end)).collect();
+    let mut lines = format!("utterance: {}\nwithout fillers: {}\n", utterance.text(), cut.join(" / "));
     for amount in &utterance.amounts {
         let said = part(usize::from(amount.start), usize::from(amount.end));
         lines.push_str(&format!("number: {said} = {} ({:?})\n", amount.value, amount.measure));
     }
-    for hazard in hazard::hazards(utterance) {
+    for hazard in hazard::hazards(&understanding.rules, utterance) {
         let soft = if hazard.soft { ", harmless to a reading command" } else { "" };
         lines.push_str(&format!("hazard: {} ({}{soft})\n", part(hazard.start, hazard.end), hazard.kind));
     }
+    lines.push_str(&decide::explain(understanding, utterance, &hazard::hazards(&understanding.rules, utterance)));
     lines
 }

@@ -22,6 +22,8 @@ pub struct Lexicon {
     pub trail: Vec<String>,
     /// What may stand between its words: 的, 给我.
     pub filler: Vec<String>,
+    /// Reasons that people give before a command: 太热了, 没人了.
+    pub reason: Vec<String>,
     /// Words that ask to see something: 查看, 报一下.
     pub query: Vec<String>,
     /// Things that people speak of and that are none of the above; naming one keeps another from being acted on.
@@ -41,21 +43,33 @@ pub struct Class {
     pub measures: Vec<Measure>,
 }
 
-/// Cuts what means nothing from both ends of `chars`: from, to. Never cuts everything.
+/// The spans of `chars` that are left when what means nothing is cut from its ends, word by word, the whole first. A
+/// cut never takes everything; 系统 may be an address or the thing itself, so every cut is a choice.
 #[must_use]
-pub fn trimmed(chars: &[char], lead: &[Box<[char]>], trail: &[Box<[char]>]) -> (usize, usize) {
-    let (mut start, mut end) = (0, chars.len());
-    while let Some(len) = lead.iter().filter(|word| chars[start..end].starts_with(word)).map(|word| word.len()).max() {
-        if start + len >= end {
+pub fn trimmed(chars: &[char], lead: &[Box<[char]>], trail: &[Box<[char]>]) -> Vec<(usize, usize)> {
+    let mut starts = vec![0];
+    let mut from = 0;
+    while let Some(len) = lead.iter().filter(|word| chars[from..].starts_with(word)).map(|word| word.len()).max() {
+        from += len;
+        if from >= chars.len() || starts.len() >= CUTS_MAX {
             break;
         }
-        start += len;
+        starts.push(from);
     }
-    while let Some(len) = trail.iter().filter(|word| chars[start..end].ends_with(word)).map(|word| word.len()).max() {
-        if start + len >= end {
+    let mut ends = vec![chars.len()];
+    let mut to = chars.len();
+    while let Some(len) = trail.iter().filter(|word| chars[..to].ends_with(word)).map(|word| word.len()).max() {
+        to -= len;
+        if to == 0 || ends.len() >= CUTS_MAX {
             break;
         }
-        end -= len;
+        ends.push(to);
     }
-    (start, end)
+    let mut spans: Vec<(usize, usize)> =
+        starts.iter().flat_map(|start| ends.iter().map(move |end| (*start, *end))).filter(|(a, b)| a < b).collect();
+    spans.sort_by_key(|(start, end)| usize::MAX - (end - start));
+    spans
 }
+
+/// Words cut from one end at most: nobody says more before coming to the point.
+const CUTS_MAX: usize = 4;

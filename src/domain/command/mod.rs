@@ -7,13 +7,18 @@
 pub mod bind;
 pub mod cascade;
 mod compound;
+mod decide;
 pub mod definition;
+mod frame;
 pub mod hazard;
+mod lattice;
 pub mod lexicon;
 pub mod number;
 pub mod pattern;
 pub mod resolution;
+mod score;
 pub mod sound;
 pub mod template;
 pub mod understanding;
 pub mod utterance;
+mod words;

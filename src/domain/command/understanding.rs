@@ -4,16 +4,22 @@
 //! the whole, so that no utterance is ever understood half by the old words and half by the new.
 
 use super::definition::{Commands, Definition, Risk};
+use super::frame::{self, Frames};
+use super::hazard::Rules;
 use super::lexicon::Lexicon;
 use super::pattern::Patterns;
 use super::resolution::{Likeness, Outcome, Slots, Understood};
 use super::sound::{Confusions, Sounds};
+use super::words::Words;
 
 /// A compiled command set.
 pub struct Understanding {
     pub(super) commands: Commands,
     pub(super) sounds: Sounds,
     pub(super) patterns: Patterns,
+    pub(super) words: Words,
+    pub(super) frames: Frames,
+    pub(super) rules: Rules,
     pub(super) lead: Vec<Box<[char]>>,
     pub(super) trail: Vec<Box<[char]>>,
 }
@@ -24,8 +30,18 @@ impl Understanding {
     pub fn compile(commands: Commands, lexicon: &Lexicon, confusions: &Confusions) -> Understanding {
         let sounds = Sounds::new(confusions);
         let patterns = Patterns::compile(&commands.list, &sounds);
+        let (words, frames) = frame::compile(&commands, lexicon, &sounds);
         let boxed = |words: &[String]| words.iter().map(|word| word.chars().collect()).collect();
-        Understanding { patterns, lead: boxed(&lexicon.lead), trail: boxed(&lexicon.trail), commands, sounds }
+        Understanding {
+            rules: Rules::default(),
+            patterns,
+            words,
+            frames,
+            lead: boxed(&lexicon.lead),
+            trail: boxed(&lexicon.trail),
+            commands,
+            sounds,
+        }
     }
 
     /// The commands that it was compiled from.

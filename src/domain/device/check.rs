@@ -9,7 +9,7 @@ use std::sync::Arc;
 use thiserror::Error;
 
 use super::point::{Point, Repr, Risk, Table};
-use super::table::{Action, Bus, Device, Devices, Does, NAME_LEN_MAX, READ, WRITE, Write};
+use super::table::{Action, Bus, Device, Devices, Does, Link, NAME_LEN_MAX, READ, WRITE, Write};
 
 /// Where in a device a mistake is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -75,7 +75,7 @@ pub enum Why {
         bus: String,
     },
     /// A unit number that Modbus keeps for other things.
-    #[error("unit {unit} is not 1 to 247")]
+    #[error("unit {unit} is not 1 to 247 (on TCP also 0 and 255)")]
     Unit {
         /// The number.
         unit: u8,
@@ -225,10 +225,16 @@ impl Devices {
         {
             return Err(Why::NumberTwice { other: other.name.clone(), kind: device.kind.clone(), number });
         }
-        if self.bus(&device.bus).is_none() {
+        let Some(bus) = self.bus(&device.bus) else {
             return Err(Why::NoSuchBus { bus: device.bus.clone() });
-        }
-        if !(1..=247).contains(&device.unit) {
+        };
+        // Modbus messaging on TCP/IP V1.0b, section 4.4.1.2: a device that is itself on TCP answers to 255, or to 0.
+        // On a serial line 0 is everybody, and nobody answers.
+        let fits = match bus.link {
+            Link::Tcp { .. } => matches!(device.unit, 0..=247 | 255),
+            Link::Serial { .. } => matches!(device.unit, 1..=247),
+        };
+        if !fits {
             return Err(Why::Unit { unit: device.unit });
         }
         Ok(())

@@ -369,3 +369,135 @@ fn spans(unit: u8, mut points: Vec<Arc<Point>>) -> Vec<Step> {
     }
     spans.into_iter().map(Step::Read).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::device::point::Repr;
+    use crate::device::table::{Action, Bus, Link, Write};
+
+    fn device(name: &str, unit: u8, points: Vec<Point>, actions: Vec<Action>) -> Device {
+        Device {
+            name: name.to_owned(),
+            kind: "pump".to_owned(),
+            number: None,
+            zone: None,
+            title: String::new(),
+            bus: "b".to_owned(),
+            unit,
+            points: points.into_iter().map(|point| (point.name.clone(), Arc::new(point))).collect(),
+            actions: actions.into_iter().map(|action| (action.name.clone(), action)).collect(),
+        }
+    }
+
+    fn put(device: Option<&str>, point: &str, value: Option<Value>) -> Write {
+        Write { device: device.map(str::to_owned), point: point.to_owned(), value }
+    }
+
+    fn plant() -> Devices {
+        let action = |name: &str, risk, protective, writes| Action {
+            name: name.to_owned(),
+            risk,
+            protective,
+            does: Does::Writes(writes),
+        };
+        let one = device(
+            "one",
+            1,
+            vec![
+                Point::plain("run", Table::Coil, 0, Repr::Bit),
+                Point::plain("set", Table::Holding, 0, Repr::U16),
+                Point::plain("a", Table::Input, 0, Repr::U16),
+                Point::plain("b", Table::Input, 1, Repr::F32),
+                Point::plain("c", Table::Input, 3, Repr::BitOf(0)),
+                Point::plain("d", Table::Input, 3, Repr::BitOf(9)),
+                Point::plain("far", Table::Input, 5, Repr::I16),
+            ],
+            vec![action("stop", Risk::Dangerous, true, vec![put(None, "run", Some(json!(false)))])],
+        );
+        let swap = vec![put(None, "run", Some(json!(true))), put(Some("one"), "set", None)];
+        let run = Point::plain("run", Table::Coil, 0, Repr::Bit);
+        let two = device("two", 2, vec![run], vec![action("swap", Risk::Operate, false, swap)]);
+        let long = (0..300).map(|at| Point::plain(&format!("p{at}"), Table::Holding, at, Repr::U16)).collect();
+        let link = Link::Tcp { host: "h".to_owned(), port: 502 };
+        let bus = Bus { name: "b".to_owned(), link, timeout: Duration::from_secs(1) };
+        Devices::new(vec![bus], vec![one, two, device("long", 3, long, Vec::new())]).expect("a good table")
+    }
+
+    /// Device, risk, protective, and the steps in short: `table address+count` and `unit point raw`.
+    #[track_caller]
+    fn check(input: Value, expected: Result<(&[&str], Risk, bool, &[&str]), &str>) {
+        let plan = Call::parse(&input).and_then(|call| plant().plan(&call));
+        let found = plan.map(|plan| {
+            let steps = plan.steps.iter().map(|step| match step {
+                Step::Read(span) => format!("{} {}+{}", span.table, span.address, span.count),
+                Step::Write(put) => format!("{} {} {:?}", put.unit, put.point.name, put.raw),
+            });
+            let steps = steps.collect::<Vec<_>>();
+            (plan.touches.into_iter().collect::<Vec<_>>(), plan.risk, plan.protective, steps)
+        });
+        let owned = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+        let expected =
+            expected.map(|(touches, risk, protective, steps)| (owned(touches), risk, protective, owned(steps)));
+        assert_eq!(found.map_err(|error| error.code().to_owned()), expected.map_err(str::to_owned), "{input}");
+    }
+
+    #[test]
+    fn reads_ask_for_neighbours_together_and_for_no_gap() {
+        let all = ["coil 0+1", "holding 0+1", "input 0+4", "input 5+1"];
+        check(json!({"device": "one", "action": "read"}), Ok((&["one"], Risk::Read, false, &all)));
+        let one = json!({"device": "one", "action": "read", "point": "b"});
+        check(one, Ok((&["one"], Risk::Read, false, &["input 1+2"])));
+        // 125 registers are the most that one request may ask for.
+        let long = ["holding 0+125", "holding 125+125", "holding 250+50"];
+        check(json!({"device": "long", "action": "read"}), Ok((&["long"], Risk::Read, false, &long)));
+    }
+
+    #[test]
+    fn a_write_is_as_risky_as_the_worst_action_on_its_point() {
+        let run = json!({"device": "one", "action": "write", "point": "run", "value": true});
+        check(run, Ok((&["one"], Risk::Dangerous, false, &["1 run Bit(true)"])));
+        let set = json!({"device": "one", "action": "write", "point": "set", "value": 3});
+        check(set, Ok((&["one"], Risk::Operate, false, &["1 set Word(3)"])));
+        let stop = json!({"device": "one", "action": "stop"});
+        check(stop, Ok((&["one"], Risk::Dangerous, true, &["1 run Bit(false)"])));
+        let abilities = plant().abilities(plant().get("one").expect("one"));
+        let abilities = abilities.iter().map(|(name, (risk, _))| (name.as_str(), *risk)).collect::<Vec<_>>();
+        assert_eq!(abilities, [("read", Risk::Read), ("stop", Risk::Dangerous), ("write", Risk::Dangerous)]);
+    }
+
+    #[test]
+    fn an_action_may_reach_another_device_and_says_so() {
+        let swap = json!({"device": "two", "action": "swap", "value": 9});
+        check(swap, Ok((&["one", "two"], Risk::Operate, false, &["2 run Bit(true)", "1 set Word(9)"])));
+    }
+
+    #[test]
+    fn what_is_not_a_call_comes_to_nothing() {
+        for (input, code) in [
+            (json!([]), "bad_input"),
+            (json!({"device": "one"}), "bad_input"),
+            (json!({"device": "one", "action": "read", "point": 3}), "bad_input"),
+            (json!({"device": "one", "action": "read", "valeu": 3}), "bad_input"),
+            (json!({"device": "one", "action": "read", "value": 3}), "bad_input"),
+            (json!({"device": "one", "action": "stop", "value": 3}), "bad_input"),
+            (json!({"device": "one", "action": "stop", "point": "run"}), "bad_input"),
+            (json!({"device": "one", "action": "write", "value": 3}), "bad_input"),
+            (json!({"device": "one", "action": "write", "point": "set"}), "no_value"),
+            (json!({"device": "two", "action": "swap"}), "no_value"),
+            (json!({"device": "six", "action": "read"}), "no_such_device"),
+            (json!({"device": "one", "action": "melt"}), "no_such_action"),
+            (json!({"device": "one", "action": "read", "point": "z"}), "no_such_point"),
+            (json!({"device": "one", "action": "write", "point": "a", "value": 1}), "read_only"),
+            (json!({"device": "one", "action": "write", "point": "set", "value": 65_536}), "out_of_range"),
+            (json!({"device": "one", "action": "write", "point": "set", "value": true}), "wrong_kind"),
+            (json!({"device": "one", "action": "write", "point": "run", "value": 2}), "wrong_kind"),
+        ] {
+            check(input, Err(code));
+        }
+    }
+}

@@ -144,6 +144,16 @@ pub enum WordOrder {
     LowFirst,
 }
 
+/// The Modbus function that writes one coil or one register. Some devices know only one of the two.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum WriteBy {
+    /// 5 and 6.
+    #[default]
+    Single,
+    /// 15 and 16.
+    Multiple,
+}
+
 /// What may come of an act, at worst. Ordered: `Read < Operate < Dangerous`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Risk {
@@ -200,6 +210,8 @@ pub struct Point {
     pub labels: Vec<(String, f64)>,
     /// Whether it may be written; only coils and holding registers can be.
     pub writable: bool,
+    /// How it is written.
+    pub function: WriteBy,
     /// The risk of writing it directly; an action that writes it can only raise this.
     pub risk: Risk,
 }
@@ -221,6 +233,7 @@ impl Point {
             range: None,
             labels: Vec::new(),
             writable: table.is_writable(),
+            function: WriteBy::Single,
             risk: Risk::Operate,
         }
     }

@@ -32,8 +32,8 @@ pub enum Ground {
     Durable(Entry),
     /// It changes nothing.
     Reads,
-    /// It is protective, and the log cannot be written now: its rows come from the ring later.
-    DegradedProtective,
+    /// It is protective, and the log cannot be written now: its record comes from the ring later.
+    DegradedProtective(Entry),
 }
 
 impl LogPosition {
@@ -106,12 +106,20 @@ impl Journal {
         } else if self.is_committed(entry) {
             Ground::Durable(entry)
         } else if self.degraded && intent.protective() {
-            Ground::DegradedProtective
+            Ground::DegradedProtective(entry)
         } else {
             return None;
         };
         self.waiting.remove(&call);
         Some(LogPosition { call, ground })
+    }
+
+    /// Takes leave back from an intent that has not started: it was given while the log could not be written, and the
+    /// log can be written again.
+    pub(super) fn take_back(&mut self, at: &LogPosition) {
+        if let Ground::DegradedProtective(entry) = at.ground {
+            self.waiting.insert(at.call, entry);
+        }
     }
 
     /// The call will not start: its intent waits no more.

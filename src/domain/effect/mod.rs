@@ -22,7 +22,7 @@ use crate::surface::contract::Contract;
 use crate::surface::nature::Nature;
 use crate::surface::tool::Tool;
 
-use journal::LogPosition;
+use journal::{Ground, Journal, LogPosition};
 use ledger::Ledger;
 use outcome::{Known, OpKey, way_out};
 use report::Report;
@@ -32,7 +32,6 @@ use report::Report;
 #[must_use = "each declared intent is answered: journal it or refuse it"]
 pub struct Intent {
     ticket: Ticket,
-    op: OpKey,
 }
 
 impl Intent {
@@ -41,9 +40,8 @@ impl Intent {
     /// # Errors
     /// A refusal when the ledger cannot take responsibility for one more effect.
     pub fn declare(ticket: Ticket, ledger: &mut Ledger) -> Result<Intent, Refusal> {
-        let op = OpKey(ticket.id());
         match ledger.admit(ticket.nature(), ticket.protective()) {
-            Ok(()) => Ok(Intent { ticket, op }),
+            Ok(()) => Ok(Intent { ticket }),
             Err(why) => Err(ticket.refuse(why)),
         }
     }
@@ -62,7 +60,7 @@ impl Intent {
     /// The operation, the same for each attempt at it.
     #[must_use]
     pub fn op(&self) -> OpKey {
-        self.op
+        OpKey(self.id())
     }
 
     /// What is promised about it.
@@ -118,31 +116,44 @@ impl Journaled {
     }
 
     /// Its place in the log.
-    #[must_use]
     pub fn at(&self) -> &LogPosition {
         &self.at
+    }
+
+    /// Its leave was an exception that is over: it waits for the log like any other.
+    ///
+    /// # Errors
+    /// The journaled intent itself, when its leave is no exception or the exception still holds.
+    pub fn reconsider(self, journal: &mut Journal) -> Result<Intent, Journaled> {
+        match self.at.ground() {
+            Ground::DegradedProtective(_) if !journal.is_degraded() => {
+                journal.take_back(&self.at);
+                Ok(self.intent)
+            }
+            Ground::DegradedProtective(_) | Ground::Durable(_) | Ground::Reads => Err(self),
+        }
     }
 
     /// Starts it: the order goes out, the claim stays.
     ///
     /// # Errors
-    /// The intent and the turn, when the turn is another call's.
-    pub fn start(self, turn: Turn) -> Result<(Order, Claim), (Journaled, Turn)> {
+    /// The intent, when the turn is another call's.
+    pub fn start(self, turn: Turn) -> Result<(Order, Claim), Journaled> {
         if turn.call() != self.id() {
-            return Err((self, turn));
+            return Err(self);
         }
-        let Journaled { intent: Intent { ticket, op }, at: _ } = self;
+        let Journaled { intent: Intent { ticket }, at: _ } = self;
         let wish = ticket.request().wish();
         let order = Order {
             call: ticket.id(),
-            op,
+            op: OpKey(ticket.id()),
             tool: Arc::clone(ticket.tool()),
             args: Arc::clone(wish.args.value()),
             facts: Arc::clone(&wish.facts),
-            nature: ticket.nature().clone(),
+            nature: Arc::clone(ticket.nature()),
             protective: ticket.protective(),
         };
-        Ok((order, Claim { ticket, op }))
+        Ok((order, Claim { ticket }))
     }
 
     /// Ends the call before its start.
@@ -160,7 +171,7 @@ pub struct Order {
     tool: Arc<Tool>,
     args: Arc<Value>,
     facts: Arc<PathFacts>,
-    nature: Nature,
+    nature: Arc<Nature>,
     protective: bool,
 }
 
@@ -213,7 +224,6 @@ impl Order {
 #[must_use = "each claim is concluded, by a report or by a deadline"]
 pub struct Claim {
     ticket: Ticket,
-    op: OpKey,
 }
 
 impl Claim {
@@ -239,7 +249,7 @@ impl Claim {
                 Known::Unknown { loss, way_out }
             }
         };
-        Outcome { ticket: self.ticket, op: self.op, known }
+        Outcome { ticket: self.ticket, known }
     }
 }
 
@@ -248,7 +258,6 @@ impl Claim {
 #[must_use = "an outcome is settled: hand it to closure"]
 pub struct Outcome {
     ticket: Ticket,
-    op: OpKey,
     known: Known,
 }
 
@@ -273,7 +282,7 @@ impl Outcome {
     /// The operation.
     #[must_use]
     pub fn op(&self) -> OpKey {
-        self.op
+        OpKey(self.id())
     }
 
     /// What the call was by nature.

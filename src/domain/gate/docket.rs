@@ -14,7 +14,7 @@ use crate::time::Tick;
 
 use super::decide::{Case, Decision, Verdict, decide};
 use super::policy::Policy;
-use super::shown::shown;
+use crate::request::shown::shown;
 
 /// What a question is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -149,7 +149,7 @@ impl QuestionIds {
 #[must_use = "each permitted call is answered: admit it or refuse it"]
 pub struct Permit {
     call: Call,
-    decision: Decision,
+    decision: Box<Decision>,
     epoch: Epoch,
 }
 
@@ -173,7 +173,7 @@ impl Permit {
 
     /// What the call is by nature.
     #[must_use]
-    pub fn nature(&self) -> &Nature {
+    pub fn nature(&self) -> &Arc<Nature> {
         self.call.nature()
     }
 
@@ -236,7 +236,7 @@ pub fn judge(
         let case = Case { nature: call.nature(), facts: &wish.facts, protective: wish.protective, classifier: None };
         let decision = decide(policy, case);
         match decision.verdict {
-            Verdict::Allow => docket.permitted.push(Permit { call, decision, epoch }),
+            Verdict::Allow => docket.permitted.push(Permit { call, decision: Box::new(decision), epoch }),
             Verdict::Deny => {
                 let Decision { step, rule, reason, nobody_to_ask, .. } = decision;
                 let why = if nobody_to_ask {
@@ -249,7 +249,9 @@ pub fn judge(
             Verdict::Ask => {
                 let id = ids.take();
                 let question = question(id, policy, epoch, &call, &decision, now);
-                docket.waiting.insert(id, Waiting { permit: Permit { call, decision, epoch }, question });
+                docket
+                    .waiting
+                    .insert(id, Waiting { permit: Permit { call, decision: Box::new(decision), epoch }, question });
             }
         }
     }

@@ -4,8 +4,14 @@
 //! question of the batch is open: the batch rule is a return type. A question leaves the line here and comes back
 //! here; an answer fits one (call, input, facts, epoch) and nothing else, and the first answer counts.
 
+pub mod check;
+mod danger;
 pub mod decide;
 pub mod docket;
+mod matches;
+mod pattern;
+mod peel;
 pub mod policy;
+pub mod protected;
 pub mod rule;
-pub mod shown;
+mod shell;

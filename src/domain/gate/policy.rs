@@ -93,6 +93,8 @@ pub struct Policy {
     pub confirm_protective: bool,
     /// Interlock's own configuration, policy, evidence and learned data: canonical paths, protected like `/etc`.
     pub own_paths: Arc<[String]>,
+    /// Where Interlock keeps its keys: reading there is a question in every mode.
+    pub own_secrets: Arc<[String]>,
     /// In `bypassPermissions`, a classifier that fails does not ask (the paper's fail-open; off by default).
     pub classifier_fails_open: bool,
 }
@@ -110,6 +112,7 @@ impl Policy {
             ask_patience: ASK_PATIENCE,
             confirm_protective: false,
             own_paths: Arc::new([]),
+            own_secrets: Arc::new([]),
             classifier_fails_open: false,
         }
     }

@@ -1,6 +1,19 @@
 //! The rules that people write: `Bash(git status:*)`, `Edit(docs/**)`, `Device(risk:dangerous)`.
+//!
+//! The grammar is the one that users of coding agents know. A rule is read once and compiled; one that cannot be read
+//! refuses the file that it stands in, because a deny that is skipped is a hole. Deny and ask match generously (they
+//! fold case, and look at a path as written and as resolved), allow matches exactly.
 
 use thiserror::Error;
+
+use crate::request::paths::PathFacts;
+use crate::surface::nature::Risk;
+use crate::surface::shell::Command;
+
+use super::pattern::{PathPattern, TextPattern, Url};
+
+/// The longest rule; a person writes shorter ones, and a longer one only costs.
+const RULE_CHARS_MAX: usize = 1000;
 
 /// Who stands behind a rule, from weak to strong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -15,6 +28,21 @@ pub enum Authority {
     Cli,
     /// The fleet's owner.
     Managed,
+}
+
+impl Authority {
+    /// Reads the word.
+    #[must_use]
+    pub fn from_word(word: &str) -> Option<Authority> {
+        match word {
+            "persistent" => Some(Authority::Persistent),
+            "config" => Some(Authority::Config),
+            "session" => Some(Authority::Session),
+            "cli" => Some(Authority::Cli),
+            "managed" => Some(Authority::Managed),
+            _ => None,
+        }
+    }
 }
 
 /// What a rule says.
@@ -32,7 +60,7 @@ pub enum Verb {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("rule {rule:?}: {fact}")]
 pub struct BadRule {
-    /// As it was written.
+    /// As it was written, cut to what a message needs.
     pub rule: String,
     /// What is wrong, and what would be right.
     pub fact: String,
@@ -41,22 +69,300 @@ pub struct BadRule {
 /// One rule.
 #[derive(Debug, Clone)]
 pub struct Rule {
-    /// As it was written.
-    pub text: String,
-    /// What it says.
-    pub verb: Verb,
-    /// Who stands behind it.
-    pub authority: Authority,
+    text: String,
+    verb: Verb,
+    authority: Authority,
+    matcher: Matcher,
+    warning: Option<String>,
+}
+
+/// What a rule is about.
+#[derive(Debug, Clone)]
+pub(crate) enum Matcher {
+    /// Every tool.
+    Everything,
+    /// Shell commands; without a pattern all of them.
+    Bash(Option<TextPattern>),
+    /// Reading; without a pattern all of it.
+    Read(Option<PathPattern>),
+    /// Writing; without a pattern all of it.
+    Edit(Option<PathPattern>),
+    /// Fetching; without a pattern all of it.
+    Fetch(Option<FetchPattern>),
+    /// Devices.
+    Device(DevicePattern),
+    /// Tools of MCP servers, by a name as rules write it.
+    Mcp(String),
+    /// One tool of one MCP server, by its raw pair: what a grant says.
+    McpPair {
+        /// The server.
+        server: String,
+        /// The tool.
+        tool: String,
+    },
+    /// A tool of the daemon, and its verb.
+    Own {
+        /// The tool.
+        tool: String,
+        /// Its verb; without a pattern all of them.
+        verb: Option<TextPattern>,
+    },
+}
+
+/// What a `WebFetch` rule is about.
+#[derive(Debug, Clone)]
+pub(crate) enum FetchPattern {
+    /// A host, or `*.` and what its name ends with.
+    Domain(String),
+    /// The address as text.
+    Address(TextPattern),
+}
+
+/// What a `Device` rule is about; every selector that is given must fit.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct DevicePattern {
+    device: Option<TextPattern>,
+    action: Option<TextPattern>,
+    risk: Option<Risk>,
+    zone: Option<TextPattern>,
 }
 
 impl Rule {
-    /// Reads a rule. `anchor` is the directory of the file that it stands in, for specs that begin with `/`.
+    /// Reads a rule. `anchor` is the directory of the file that it stands in, for paths that begin with `/`; without
+    /// it they begin at the working directory.
     ///
     /// # Errors
     /// When the text is no rule.
-    pub fn parse(verb: Verb, text: &str, authority: Authority, _anchor: Option<&str>) -> Result<Rule, BadRule> {
-        Ok(Rule { text: text.to_owned(), verb, authority })
+    pub fn parse(verb: Verb, text: &str, authority: Authority, anchor: Option<&str>) -> Result<Rule, BadRule> {
+        let bad = |fact: String| BadRule { rule: text.chars().take(100).collect(), fact };
+        if text.chars().count() > RULE_CHARS_MAX {
+            return Err(bad(format!("it has more than {RULE_CHARS_MAX} characters")));
+        }
+        let trimmed = text.trim();
+        let (family, spec) = match trimmed.split_once('(') {
+            None => (trimmed, None),
+            Some((family, rest)) => match rest.strip_suffix(')') {
+                Some(spec) => (family.trim_end(), Some(spec)),
+                None => {
+                    return Err(bad("it opens a bracket and does not end with `)`; write Tool or Tool(spec)".into()));
+                }
+            },
+        };
+        let name = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '_' | '-' | '.' | '*');
+        if family.is_empty() || !family.chars().all(name) {
+            return Err(bad("it does not begin with the name of a tool; write Tool or Tool(spec)".into()));
+        }
+        let spec = match spec.map(str::trim) {
+            Some("") => return Err(bad("there is nothing between its brackets; write Tool for all of it".into())),
+            Some("*") | None => None,
+            Some(spec) => Some(spec),
+        };
+        let mut warning = None;
+        let path = |spec: &str| PathPattern::parse(spec, anchor).map_err(&bad);
+        let matcher = match family {
+            "*" if spec.is_none() => Matcher::Everything,
+            "Bash" | "shell" => Matcher::Bash(spec.map(TextPattern::command)),
+            "Read" | "read_file" | "Glob" | "Grep" | "LS" => Matcher::Read(spec.map(path).transpose()?),
+            "Edit" | "write_file" | "MultiEdit" | "NotebookEdit" => Matcher::Edit(spec.map(path).transpose()?),
+            "Write" => {
+                warning = Some(format!("{trimmed} is read as a rule for Edit, which covers every write"));
+                Matcher::Edit(spec.map(path).transpose()?)
+            }
+            "WebFetch" | "http" => Matcher::Fetch(spec.map(fetch)),
+            "Device" | "device" => Matcher::Device(spec.map_or(Ok(DevicePattern::default()), device).map_err(bad)?),
+            mcp if mcp.starts_with("mcp__") => {
+                if spec.is_some() {
+                    return Err(bad("a rule for an MCP tool has no brackets; write mcp__server__tool".into()));
+                }
+                if mcp.strip_suffix("__*").unwrap_or(mcp)[5..].contains('*') {
+                    return Err(bad("a `*` in an MCP name stands for all tools: mcp__server__*".into()));
+                }
+                Matcher::Mcp(mcp.to_owned())
+            }
+            other if other.contains('*') => {
+                return Err(bad("a `*` in the name of a tool is not known; write * alone for every tool".into()));
+            }
+            tool => Matcher::Own { tool: tool.to_owned(), verb: spec.map(TextPattern::plain) },
+        };
+        Ok(Rule { text: trimmed.to_owned(), verb, authority, matcher, warning })
     }
+
+    /// A grant for one tool of one MCP server, by its raw pair.
+    #[must_use]
+    pub fn grant(server: &str, tool: &str, authority: Authority) -> Rule {
+        Rule {
+            text: format!("mcp__{server}__{tool}"),
+            verb: Verb::Allow,
+            authority,
+            matcher: Matcher::McpPair { server: server.to_owned(), tool: tool.to_owned() },
+            warning: None,
+        }
+    }
+
+    /// As it was written.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// What it says.
+    #[must_use]
+    pub fn verb(&self) -> Verb {
+        self.verb
+    }
+
+    /// Who stands behind it.
+    #[must_use]
+    pub fn authority(&self) -> Authority {
+        self.authority
+    }
+
+    /// Something that its writer should know.
+    #[must_use]
+    pub fn warning(&self) -> Option<&str> {
+        self.warning.as_deref()
+    }
+
+    /// Deny and ask match generously.
+    fn generous(&self) -> bool {
+        match self.verb {
+            Verb::Allow => false,
+            Verb::Ask | Verb::Deny => true,
+        }
+    }
+
+    fn is_everything(&self) -> bool {
+        matches!(self.matcher, Matcher::Everything)
+    }
+
+    fn fits(&self, pattern: &TextPattern, text: &str) -> bool {
+        if self.generous() { pattern.matches_folded(text) } else { pattern.matches(text) }
+    }
+
+    /// The rule is about reading (or writing) this path: its canonical form, or, for a generous rule, its form as
+    /// written. A deny for reading stops edits too: who may not see a file cannot change it with care.
+    pub(crate) fn covers_path(&self, write: bool, canonical: &str, written: Option<&str>, facts: &PathFacts) -> bool {
+        let pattern = match (&self.matcher, write) {
+            (Matcher::Read(pattern), false) | (Matcher::Edit(pattern), true) => pattern,
+            (Matcher::Read(pattern), true) if self.verb == Verb::Deny => pattern,
+            _ => return self.is_everything(),
+        };
+        let Some(pattern) = pattern else { return true };
+        pattern.matches(canonical, facts, self.generous())
+            || (self.generous() && written.is_some_and(|written| pattern.matches(written, facts, true)))
+    }
+
+    /// The rule is about this command.
+    pub(crate) fn covers_command(&self, command: &Command) -> bool {
+        let Matcher::Bash(pattern) = &self.matcher else { return self.is_everything() };
+        pattern.as_ref().is_none_or(|pattern| {
+            self.fits(pattern, &command.quoted()) || (self.generous() && self.fits(pattern, &command.joined()))
+        })
+    }
+
+    /// The rule is for shell commands and holds for more than one text.
+    pub(crate) fn has_wildcard(&self) -> bool {
+        matches!(&self.matcher, Matcher::Bash(Some(pattern)) if pattern.varies())
+    }
+
+    /// The rule is about paths that are read or written.
+    pub(crate) fn is_about_paths(&self) -> bool {
+        matches!(self.matcher, Matcher::Read(_) | Matcher::Edit(_))
+    }
+
+    /// The rule is about every command.
+    pub(crate) fn covers_all_commands(&self) -> bool {
+        matches!(self.matcher, Matcher::Everything | Matcher::Bash(None))
+    }
+
+    /// The rule is about fetching from this address.
+    pub(crate) fn covers_address(&self, address: &str) -> bool {
+        let Matcher::Fetch(pattern) = &self.matcher else { return self.is_everything() };
+        match pattern {
+            None => true,
+            Some(FetchPattern::Address(pattern)) => self.fits(pattern, address),
+            Some(FetchPattern::Domain(domain)) => {
+                let Some(url) = Url::parse(address) else { return false };
+                let host = url.host.as_str();
+                let below = |name: &str| host.strip_suffix(name).is_some_and(|rest| rest.ends_with('.'));
+                match domain.strip_prefix("*.") {
+                    Some(name) if self.generous() => below(name),
+                    None if self.generous() => host == domain || below(domain),
+                    // `http://good.example@evil.example/` shows one host and goes to another.
+                    Some(name) => below(name) && !url.has_userinfo,
+                    None => host == domain && !url.has_userinfo,
+                }
+            }
+        }
+    }
+
+    /// The rule is about this action of this device.
+    pub(crate) fn covers_device(&self, device: &str, action: &str, zone: Option<&str>, risk: Risk) -> bool {
+        let Matcher::Device(pattern) = &self.matcher else { return self.is_everything() };
+        let fits =
+            |wanted: &Option<TextPattern>, text: &str| wanted.as_ref().is_none_or(|pattern| self.fits(pattern, text));
+        fits(&pattern.device, device)
+            && fits(&pattern.action, action)
+            && pattern.risk.is_none_or(|wanted| wanted == risk)
+            && (pattern.zone.is_none() || zone.is_some_and(|zone| fits(&pattern.zone, zone)))
+    }
+
+    /// The rule is about this tool of this MCP server. An allow goes by the raw pair; a flattened name, which two
+    /// tools may share, only ever widens a deny or an ask.
+    pub(crate) fn covers_mcp(&self, server: &str, tool: &str) -> bool {
+        if let Matcher::McpPair { server: one, tool: two } = &self.matcher {
+            return one == server && two == tool;
+        }
+        let Matcher::Mcp(name) = &self.matcher else { return self.is_everything() };
+        let name = name.strip_suffix("__*").unwrap_or(name);
+        let whole = format!("mcp__{server}__{tool}");
+        let above = format!("mcp__{server}");
+        if self.generous() {
+            flat(name) == flat(&whole) || flat(name) == flat(&above)
+        } else {
+            // With a `__` inside, the text does not tell where the server ends.
+            !server.contains("__") && !tool.contains("__") && (name == whole || name == above)
+        }
+    }
+
+    /// The rule is about this tool of the daemon.
+    pub(crate) fn covers_own(&self, name: &str, verb: Option<&str>) -> bool {
+        let Matcher::Own { tool, verb: wanted } = &self.matcher else { return self.is_everything() };
+        let fits = |pattern: &TextPattern| verb.is_some_and(|verb| self.fits(pattern, verb));
+        tool == name && wanted.as_ref().is_none_or(fits)
+    }
+}
+
+/// The name that models see: every character that is no letter or digit becomes `_`, and case does not count.
+fn flat(name: &str) -> String {
+    name.chars().map(|letter| if letter.is_ascii_alphanumeric() { letter.to_ascii_lowercase() } else { '_' }).collect()
+}
+
+fn fetch(spec: &str) -> FetchPattern {
+    match spec.strip_prefix("domain:") {
+        Some(domain) => FetchPattern::Domain(domain.trim().trim_end_matches('.').to_lowercase()),
+        None => FetchPattern::Address(TextPattern::plain(spec)),
+    }
+}
+
+fn device(spec: &str) -> Result<DevicePattern, String> {
+    let mut pattern = DevicePattern::default();
+    for part in spec.split([' ', ',']).filter(|part| !part.is_empty()) {
+        if let Some(risk) = part.strip_prefix("risk:") {
+            let known = Risk::from_word(risk);
+            pattern.risk =
+                Some(known.ok_or_else(|| format!("{risk:?} is no risk; there are read, operate, dangerous"))?);
+        } else if let Some(zone) = part.strip_prefix("zone:") {
+            pattern.zone = Some(TextPattern::plain(zone));
+        } else if pattern.device.is_some() {
+            return Err("it names two devices; write one rule for each".to_owned());
+        } else {
+            let (device, action) = part.split_once(':').unwrap_or((part, "*"));
+            pattern.device = Some(TextPattern::plain(device));
+            pattern.action = Some(TextPattern::plain(action));
+        }
+    }
+    Ok(pattern)
 }
 
 /// All rules of a policy; later ones are newer.
@@ -76,5 +382,15 @@ impl Rules {
     #[must_use]
     pub fn all(&self) -> &[Rule] {
         &self.rules
+    }
+
+    /// Without the newest rule of this text and verb, if `by` may remove it: a rule is removed by its own authority or
+    /// a higher one.
+    #[must_use]
+    pub fn without(&self, verb: Verb, text: &str, by: Authority) -> Option<Rules> {
+        let at = self.rules.iter().rposition(|rule| rule.verb == verb && rule.text == text && rule.authority <= by)?;
+        let mut rules = self.rules.clone();
+        rules.remove(at);
+        Some(Rules { rules })
     }
 }

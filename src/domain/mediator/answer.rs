@@ -3,11 +3,11 @@
 use crate::effect::outcome::OpKey;
 use crate::event::{Event, Found, FoundBy};
 use crate::gate::docket::{Answer, Ignored, Question, QuestionKey, QuestionKind};
-use crate::gate::shown::escaped;
 use crate::id::{BatchId, CallId, Epoch, QuestionId};
 use crate::repair::{Mend, Unknown};
 use crate::request::Asker;
 use crate::request::args::Digest;
+use crate::request::shown::escaped;
 use crate::request::why::Lang;
 
 use super::{Action, Mediator, OpenOutcome};

@@ -6,9 +6,9 @@ use crate::effect::outcome::Known;
 use crate::effect::report::{Loss, Report};
 use crate::event::{Event, Found};
 use crate::gate::docket::QuestionKey;
-use crate::gate::shown::shown;
 use crate::id::{BatchId, CallId, Epoch};
 use crate::repair::Unknown;
+use crate::request::shown::shown;
 
 use super::{Action, Mediator, StopCause};
 

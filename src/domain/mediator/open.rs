@@ -209,7 +209,8 @@ impl Mediator {
             protective: permit.protective(),
         });
         if permit.protective() {
-            self.supersede(&nature.clone(), call);
+            let nature = Arc::clone(nature);
+            self.supersede(&nature, call);
         }
         match self.board.admit(permit) {
             Err(refusal) => self.end_unstarted(refusal),

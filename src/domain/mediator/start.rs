@@ -15,6 +15,18 @@ impl Mediator {
     pub(super) fn committed(&mut self, upto: Entry) {
         self.journal.committed(upto);
         self.log_moved = true;
+        let held: Vec<CallId> = self.journaled.keys().copied().collect();
+        for call in held {
+            let Some(journaled) = self.journaled.remove(&call) else { continue };
+            match journaled.reconsider(&mut self.journal) {
+                Ok(intent) => {
+                    self.intents.insert(call, intent);
+                }
+                Err(journaled) => {
+                    self.journaled.insert(call, journaled);
+                }
+            }
+        }
         self.acknowledge();
     }
 
@@ -125,7 +137,7 @@ impl Mediator {
         };
         match journaled.start(turn) {
             // The board gives a turn for the call that was named.
-            Err((journaled, _turn)) => self.end_unstarted(journaled.refuse(Why::Cancelled)),
+            Err(journaled) => self.end_unstarted(journaled.refuse(Why::Cancelled)),
             Ok((order, claim)) => {
                 let until = self.now.after(claim.nature().patience);
                 self.timers.insert((until, call));

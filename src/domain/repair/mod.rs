@@ -11,8 +11,8 @@ use crate::effect::outcome::{Known, OpKey, WayOut, way_out};
 use crate::effect::report::Loss;
 use crate::event::Event;
 use crate::gate::docket::{Answer, QuestionKind};
-use crate::gate::shown::shown;
 use crate::id::{CallId, QuestionId, ToolName};
+use crate::request::shown::shown;
 use crate::request::why::Why;
 use crate::surface::contract::Contract;
 
@@ -21,7 +21,12 @@ use crate::surface::contract::Contract;
 #[derive(Debug, Clone, PartialEq)]
 pub enum Trace {
     /// Requested.
-    Requested,
+    Requested {
+        /// The tool.
+        tool: ToolName,
+        /// The input as a person sees it.
+        shown: String,
+    },
     /// A `permit` or `confirm` question was asked, or an outcome question opened.
     Asked {
         /// Its number.
@@ -36,8 +41,11 @@ pub enum Trace {
         /// Who.
         by: String,
     },
-    /// Permitted or in line.
-    Waiting,
+    /// Permitted.
+    Permitted {
+        /// As a protective action, which may have run past a log that could not be written.
+        protective: bool,
+    },
     /// The intent was written.
     Intent {
         /// The operation.
@@ -68,10 +76,10 @@ impl Trace {
     #[must_use]
     pub fn of(event: &Event) -> Option<(CallId, Trace)> {
         let trace = match event {
-            Event::Requested { .. } => Trace::Requested,
+            Event::Requested { tool, args, .. } => Trace::Requested { tool: tool.clone(), shown: shown(args.value()) },
             Event::Asked { question } => Trace::Asked { question: question.id, kind: question.kind },
             Event::Answered { answer, by, .. } => Trace::Answered { answer: *answer, by: by.clone() },
-            Event::Permitted { .. } | Event::Queued { .. } => Trace::Waiting,
+            Event::Permitted { protective, .. } => Trace::Permitted { protective: *protective },
             Event::Intent { op, tool, args, contract, .. } => {
                 Trace::Intent { op: *op, tool: tool.clone(), shown: shown(args), contract: Arc::clone(contract) }
             }
@@ -81,6 +89,7 @@ impl Trace {
             Event::RunOpened { .. }
             | Event::PolicyChanged { .. }
             | Event::AnswerIgnored { .. }
+            | Event::Queued { .. }
             | Event::Started { .. }
             | Event::StopAsked { .. }
             | Event::LateReport { .. } => return None,
@@ -132,6 +141,8 @@ pub struct Unknown {
 
 #[derive(Default)]
 struct Story {
+    wish: Option<(ToolName, String)>,
+    protective: bool,
     refused_by: Option<String>,
     intent: Option<Declared>,
     outcome: Option<Ending>,
@@ -157,8 +168,9 @@ pub fn mend(rows: impl IntoIterator<Item = (CallId, Trace)>) -> Vec<Mend> {
             Trace::Answered { answer: Answer::Deny, by } => story.refused_by = Some(by),
             Trace::Asked { kind: QuestionKind::Permit | QuestionKind::Confirm, .. }
             | Trace::Answered { answer: Answer::Allow, .. }
-            | Trace::Requested
-            | Trace::Waiting => {}
+            | Trace::Permitted { protective: false } => {}
+            Trace::Requested { tool, shown } => story.wish = Some((tool, shown)),
+            Trace::Permitted { protective: true } => story.protective = true,
             Trace::Intent { op, tool, shown, contract } => story.intent = Some(Declared { op, tool, shown, contract }),
             Trace::Outcome { ending } => story.outcome = Some(ending),
             Trace::Settled { unknown: true } => story.settled_unknown = true,
@@ -173,26 +185,31 @@ pub fn mend(rows: impl IntoIterator<Item = (CallId, Trace)>) -> Vec<Mend> {
 
 impl Story {
     fn mend(self, call: CallId) -> Option<Mend> {
+        // The one named exception: a protective action may have run although the log could not take its intent.
+        let unlogged = self.protective && self.intent.is_none();
+        let lost = |way_out| Ending::Ran(Known::Unknown { loss: Loss::DaemonEnded, way_out });
         let ending = match (self.outcome, &self.intent, self.refused_by) {
             _ if self.settled_unknown => None,
             (Some(ending), ..) => Some(ending),
-            (None, Some(intent), _) => {
-                let way_out = way_out(&intent.contract);
-                Some(Ending::Ran(Known::Unknown { loss: Loss::DaemonEnded, way_out }))
-            }
+            (None, Some(intent), _) => Some(lost(way_out(&intent.contract))),
+            (None, None, _) if unlogged => Some(lost(WayOut::Hold)),
             (None, None, Some(by)) => Some(Ending::NotStarted(Why::DeniedByPerson { by })),
             (None, None, None) => Some(Ending::NotStarted(Why::Interrupted)),
         };
-        let is_unknown = ending.as_ref().is_none_or(|ending| ending.word() == "unknown");
-        let loss = match &ending {
-            Some(Ending::Ran(Known::Unknown { loss, .. })) => loss.clone(),
-            Some(_) | None => Loss::DaemonEnded,
+        let (loss, is_unknown) = match &ending {
+            Some(Ending::Ran(Known::Unknown { loss, .. })) => (loss.clone(), true),
+            Some(_) => (Loss::DaemonEnded, false),
+            None => (Loss::DaemonEnded, true),
         };
-        let unknown = match self.intent {
-            Some(Declared { op, tool, shown, contract }) if is_unknown && contract.changes() => {
-                Some(Unknown { op, tool, shown, loss, way_out: way_out(&contract), question: self.question })
+        let question = self.question;
+        let unknown = match (self.intent, self.wish) {
+            (Some(Declared { op, tool, shown, contract }), _) if is_unknown && contract.changes() => {
+                Some(Unknown { op, tool, shown, loss, way_out: way_out(&contract), question })
             }
-            Some(_) | None => None,
+            (None, Some((tool, shown))) if is_unknown && unlogged => {
+                Some(Unknown { op: OpKey(call), tool, shown, loss, way_out: WayOut::Hold, question })
+            }
+            (Some(_) | None, _) => None,
         };
         if ending.is_none() && unknown.is_none() {
             return None;

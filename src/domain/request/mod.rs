@@ -6,6 +6,7 @@
 
 pub mod args;
 pub mod paths;
+pub mod shown;
 pub mod why;
 
 use std::sync::Arc;
@@ -118,6 +119,12 @@ impl Batch {
 #[derive(Debug)]
 #[must_use = "each request is answered: carry it on or refuse it"]
 pub struct Request {
+    // In a box, because passports move from shelf to shelf.
+    numbered: Box<Numbered>,
+}
+
+#[derive(Debug)]
+struct Numbered {
     call: CallId,
     wish: Wish,
 }
@@ -130,20 +137,21 @@ impl Request {
             .0
             .into_iter()
             .zip(0_u32..)
-            .map(|(wish, position)| Request { call: CallId { run, batch, position }, wish })
+            .map(|(wish, position)| Numbered { call: CallId { run, batch, position }, wish })
+            .map(|numbered| Request { numbered: Box::new(numbered) })
             .collect()
     }
 
     /// The name of the call.
     #[must_use]
     pub fn call(&self) -> CallId {
-        self.call
+        self.numbered.call
     }
 
     /// The wish as it came.
     #[must_use]
     pub fn wish(&self) -> &Wish {
-        &self.wish
+        &self.numbered.wish
     }
 
     /// Ends the call before its start.

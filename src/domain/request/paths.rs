@@ -103,6 +103,13 @@ impl PathFacts {
         Some(at)
     }
 
+    /// The path as it was written, absolute and without dots, links not followed.
+    #[must_use]
+    pub fn written(&self, path: &str) -> Option<String> {
+        let blind = PathFacts { links: BTreeMap::new(), work_dirs: Vec::new(), ..self.clone() };
+        blind.resolve(path)
+    }
+
     /// The canonical path lies in the working directory or in an added one.
     #[must_use]
     pub fn in_scope(&self, canonical: &str) -> bool {

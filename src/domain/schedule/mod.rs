@@ -86,7 +86,7 @@ impl Ticket {
 
     /// What the call is by nature.
     #[must_use]
-    pub fn nature(&self) -> &Nature {
+    pub fn nature(&self) -> &Arc<Nature> {
         self.permit.nature()
     }
 
@@ -184,15 +184,15 @@ impl Board {
             followers: Vec::new(),
         };
         for (call, earlier) in &mut self.spots {
-            if !must_follow(&earlier.place, &spot.place) {
-                continue;
-            }
             if spot.place.protective && !earlier.started && !earlier.place.protective {
-                spot.followers.push(*call);
-                earlier.unended += 1;
-                earlier.unstarted += 1;
-                self.up.remove(call);
-            } else {
+                // It cuts in: what waits, and would have to come after it, does.
+                if must_follow(&spot.place, &earlier.place) {
+                    spot.followers.push(*call);
+                    earlier.unended += 1;
+                    earlier.unstarted += 1;
+                    self.up.remove(call);
+                }
+            } else if must_follow(&earlier.place, &spot.place) {
                 earlier.followers.push(permit.id());
                 spot.unended += 1;
                 spot.unstarted += usize::from(!earlier.started);

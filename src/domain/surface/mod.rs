@@ -66,7 +66,7 @@ impl Surface {
             return Err(request.refuse(Why::NoSuchTool { tool }));
         };
         match tool.nature(&wish.args, &wish.facts) {
-            Ok(nature) => Ok(Call { tool: Arc::clone(tool), nature, request }),
+            Ok(nature) => Ok(Call { tool: Arc::clone(tool), nature: Arc::new(nature), request }),
             Err(why) => Err(request.refuse(why)),
         }
     }
@@ -78,7 +78,7 @@ impl Surface {
 pub struct Call {
     request: Request,
     tool: Arc<Tool>,
-    nature: Nature,
+    nature: Arc<Nature>,
 }
 
 impl Call {
@@ -101,7 +101,7 @@ impl Call {
 
     /// What it is by nature.
     #[must_use]
-    pub fn nature(&self) -> &Nature {
+    pub fn nature(&self) -> &Arc<Nature> {
         &self.nature
     }
 

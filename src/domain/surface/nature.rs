@@ -132,6 +132,8 @@ pub enum Deed {
     Shell {
         /// The command, and what could be understood of it.
         script: Arc<super::shell::Script>,
+        /// Where it runs, when that is not the working directory.
+        cwd: Option<String>,
     },
     /// Sends a request over HTTP.
     Fetch {

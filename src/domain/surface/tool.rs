@@ -20,7 +20,7 @@ use crate::request::why::Why;
 use super::contract::{Contract, Effect, Visibility};
 use super::device::DeviceTable;
 use super::nature::{Class, Deed, Key, Keys, Lane, Nature, Risk};
-use super::shell::Script;
+use super::shell::{self, Script};
 
 /// How long a device may take: a field bus answers in milliseconds or not at all.
 pub const DEVICE_PATIENCE: Duration = Duration::from_secs(10);
@@ -259,15 +259,21 @@ impl Tool {
                     patience: FILE_PATIENCE,
                 })
             }
-            Kind::Shell => Ok(Nature {
-                deed: Deed::Shell { script: Arc::new(Script::parse(text_of(args, "command")?)) },
-                class: Class::Exclusive,
-                keys: Keys::default(),
-                risk: Risk::Operate,
-                protective: false,
-                contract: Arc::clone(&self.contracts.shell),
-                patience: WORK_PATIENCE,
-            }),
+            Kind::Shell => {
+                let script = Arc::new(Script::parse(text_of(args, "command")?));
+                let reads = shell::reads::proven(&script);
+                let keys = if reads { read_keys(args, &script, facts) } else { Keys::default() };
+                let contract = if reads { &self.contracts.shell_read } else { &self.contracts.shell };
+                Ok(Nature {
+                    deed: Deed::Shell { script, cwd: args.text("cwd").map(str::to_owned) },
+                    class: if reads { Class::Safe } else { Class::Exclusive },
+                    keys,
+                    risk: if reads { Risk::Read } else { Risk::Operate },
+                    protective: false,
+                    contract: Arc::clone(contract),
+                    patience: WORK_PATIENCE,
+                })
+            }
             Kind::Http => {
                 let url = text_of(args, "url")?.to_owned();
                 let reads = args.text("method").is_none_or(|method| matches!(method, "GET" | "HEAD"));
@@ -357,6 +363,7 @@ struct Contracts {
     read_file: Arc<Contract>,
     write_file: Arc<Contract>,
     shell: Arc<Contract>,
+    shell_read: Arc<Contract>,
     http_read: Arc<Contract>,
     http_send: Arc<Contract>,
     monitor: Arc<Contract>,
@@ -370,6 +377,7 @@ impl Contracts {
             read_file: Arc::new(Contract::reads("read_file")),
             write_file: Arc::new(private(Contract::weakest("write_file"))),
             shell: Arc::new(Contract::weakest("shell")),
+            shell_read: Arc::new(Contract::reads("shell.read")),
             // The server may log or count it, which nobody here can promise away.
             http_read: Arc::new(Contract { effect: Effect::None, ..Contract::weakest("http.read") }),
             http_send: Arc::new(Contract::weakest("http.send")),
@@ -400,6 +408,14 @@ fn path_of(args: &Args, facts: &PathFacts) -> Result<(String, String), Why> {
         expected: "a path that can be resolved (absolute, or below a working directory)".to_owned(),
     })?;
     Ok((written.to_owned(), canonical))
+}
+
+/// What a command that only reads looks at: where it runs, and what it names.
+fn read_keys(args: &Args, script: &Script, facts: &PathFacts) -> Keys {
+    let here = args.text("cwd").unwrap_or(&facts.cwd);
+    let named = shell::reads::read_paths(script).map(shell::Word::path);
+    let paths = std::iter::once(here.to_owned()).chain(named);
+    Keys { reads: paths.filter_map(|path| facts.resolve(&path)).map(Key::Path).collect(), writes: Vec::new() }
 }
 
 /// Scheme and host, as far as one can tell without judging the address: the lane of what is sent there.

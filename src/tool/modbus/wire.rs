@@ -6,6 +6,7 @@
 
 use std::borrow::Cow;
 use std::io;
+use std::os::fd::AsFd as _;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,7 +15,7 @@ use std::time::Duration;
 
 use interlock_domain::device::codec::Raw;
 use interlock_domain::device::plan::{Put, Span};
-use interlock_domain::device::point::Table;
+use interlock_domain::device::point::{Table, WriteBy};
 use interlock_domain::device::table::{Bus, Link, Parity};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
@@ -59,7 +60,8 @@ pub enum Trouble {
 pub(super) struct Wire {
     modbus: Modbus,
     sent: Arc<AtomicU64>,
-    tcp: Option<Arc<TcpStream>>,
+    /// The same socket, to look whether the other side has closed it.
+    probe: Option<std::net::TcpStream>,
     /// The line stays quiet for this long between two frames (Modbus over serial line V1.02, section 2.5.1.1).
     silence: Duration,
     used: Instant,
@@ -70,10 +72,10 @@ impl Wire {
     /// Connects. Nothing is sent.
     pub(super) async fn open(bus: &Bus) -> Result<Wire, Trouble> {
         let sent = Arc::new(AtomicU64::new(0));
-        let wire = |modbus, tcp, silence| Wire {
+        let wire = |modbus, probe, silence| Wire {
             modbus,
             sent: Arc::clone(&sent),
-            tcp,
+            probe,
             silence,
             used: Instant::now(),
             fresh: true,
@@ -94,9 +96,10 @@ impl Wire {
                 };
                 // One small frame at a time: waiting for more to send would only add to the answer's way.
                 stream.set_nodelay(true).map_err(|error| unreachable("unreachable", error.to_string()))?;
-                let stream = Arc::new(stream);
-                let tapped = Tapped { inner: Shared(Arc::clone(&stream)), sent: Arc::clone(&sent) };
-                Ok(wire(tokio_modbus::client::tcp::attach(tapped), Some(stream), Duration::ZERO))
+                let probe = stream.as_fd().try_clone_to_owned();
+                let probe = probe.map_err(|error| unreachable("unreachable", error.to_string()))?;
+                let tapped = Tapped { inner: stream, sent: Arc::clone(&sent) };
+                Ok(wire(tokio_modbus::client::tcp::attach(tapped), Some(probe.into()), Duration::ZERO))
             }
             Link::Serial { path, baud, parity, stop_bits } => {
                 let no_port =
@@ -121,18 +124,19 @@ impl Wire {
     /// Whether the next request would go into the void: the other side has closed, has said something that nobody
     /// asked for, or has not been spoken to for a long time.
     pub(super) fn is_stale(&self) -> bool {
-        let Some(tcp) = &self.tcp else { return false };
+        let Some(socket) = &self.probe else { return false };
         if self.used.elapsed() > IDLE_MAX {
             return true;
         }
-        match tcp.try_read(&mut [0; 1]) {
+        // The socket is non-blocking: this asks the kernel and returns.
+        match socket.peek(&mut [0; 1]) {
             Err(error) => error.kind() != io::ErrorKind::WouldBlock,
             Ok(_) => true,
         }
     }
 
     fn is_closed(&self) -> bool {
-        self.tcp.as_ref().is_some_and(|tcp| matches!(tcp.try_read(&mut [0; 1]), Ok(0)))
+        self.probe.as_ref().is_some_and(|socket| matches!(socket.peek(&mut [0; 1]), Ok(0)))
     }
 
     /// Whether nothing was sent on it yet: then its breaking says nothing about its age.
@@ -173,8 +177,14 @@ impl Wire {
     pub(super) async fn write(&mut self, put: &Put, limit: Duration) -> Result<(), Trouble> {
         let at = put.point.address;
         let (request, expected) = match put.raw {
-            Raw::Bit(bit) => (Request::WriteSingleCoil(at, bit), Response::WriteSingleCoil(at, bit)),
-            Raw::Word(word) => (Request::WriteSingleRegister(at, word), Response::WriteSingleRegister(at, word)),
+            Raw::Bit(bit) => match put.point.function {
+                WriteBy::Single => (Request::WriteSingleCoil(at, bit), Response::WriteSingleCoil(at, bit)),
+                WriteBy::Multiple => {
+                    let bits = Cow::Owned(vec![bit]);
+                    (Request::WriteMultipleCoils(at, bits), Response::WriteMultipleCoils(at, 1))
+                }
+            },
+            Raw::Word(word) => register(at, word, put.point.function),
             Raw::Pair(pair) => {
                 let words = Cow::Owned(pair.to_vec());
                 (Request::WriteMultipleRegisters(at, words), Response::WriteMultipleRegisters(at, 2))
@@ -183,7 +193,7 @@ impl Wire {
                 let span = Span { unit: put.unit, table: Table::Holding, address: at, count: 1, points: Vec::new() };
                 let before = self.read(&span, limit).await.map_err(nothing_written)?;
                 let word = put.point.with_bit(before.first().copied().unwrap_or(0), bit_at, bit);
-                (Request::WriteSingleRegister(at, word), Response::WriteSingleRegister(at, word))
+                register(at, word, put.point.function)
             }
         };
         match self.exchange(put.unit, request, limit).await? {
@@ -220,6 +230,17 @@ impl Wire {
             Ok(Err(Error::Protocol(error))) => Err(Trouble::Nonsense(cut(&error.to_string()))),
             Err(_) if !sent => Err(not_sent("the connection takes nothing".to_owned())),
             Err(_) => Err(Trouble::NoAnswer),
+        }
+    }
+}
+
+/// The request that writes one register, and the answer that fits it.
+fn register(at: u16, word: u16, by: WriteBy) -> (Request<'static>, Response) {
+    match by {
+        WriteBy::Single => (Request::WriteSingleRegister(at, word), Response::WriteSingleRegister(at, word)),
+        WriteBy::Multiple => {
+            let words = Cow::Owned(vec![word]);
+            (Request::WriteMultipleRegisters(at, words), Response::WriteMultipleRegisters(at, 1))
         }
     }
 }
@@ -285,46 +306,5 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Tapped<T> {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.inner).poll_shutdown(cx)
-    }
-}
-
-/// A TCP stream that can be looked at beside the client that uses it. One task holds both.
-#[derive(Debug)]
-struct Shared(Arc<TcpStream>);
-
-impl AsyncRead for Shared {
-    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        loop {
-            ready!(self.0.poll_read_ready(cx))?;
-            match self.0.try_read(buf.initialize_unfilled()) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Err(error) => return Poll::Ready(Err(error)),
-                Ok(len) => {
-                    buf.advance(len);
-                    return Poll::Ready(Ok(()));
-                }
-            }
-        }
-    }
-}
-
-impl AsyncWrite for Shared {
-    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        loop {
-            ready!(self.0.poll_write_ready(cx))?;
-            match self.0.try_write(bytes) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                done => return Poll::Ready(done),
-            }
-        }
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
-    }
-
-    /// The connection ends when it is dropped.
-    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
     }
 }

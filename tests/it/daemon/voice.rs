@@ -23,7 +23,7 @@ fn what_is_forbidden_asked_or_told_changes_nothing() {
     let run = Register::of(&daemon, "pump-2", "run");
     for sentence in [
         "不要启动二号泵",
-        "二号泵启动了吗",
+        "能不能启动二号泵",
         "他说启动二号泵",
         "如果水位高了就启动二号泵",
         "昨天启动二号泵",
@@ -35,16 +35,19 @@ fn what_is_forbidden_asked_or_told_changes_nothing() {
         assert_eq!(run.read(), 0, "{sentence}");
     }
     assert_eq!(daemon.cli(&["say", "不要启动二号泵"]).status.code(), Some(1));
+    // Asking whether it runs is a question that may be answered: it reads.
+    assert_eq!(daemon.say("二号泵启动了吗")["command"], "pump_status");
+    assert_eq!(run.read(), 0);
 }
 
 #[test]
 fn a_set_point_is_written_with_its_scale() {
     let daemon = Daemon::start();
-    let opening = Register::of(&daemon, "valve-1", "opening");
+    let opening = Register::of(&daemon, "valve-1", "opening-set");
     let answer = daemon.say("把一号阀门开度调到百分之四十");
     assert_eq!(answer["result"], "done", "{answer}");
     let rows = daemon.list("device.list");
-    let row = rows.iter().find(|row| row["device"] == "valve-1" && row["point"] == "opening").unwrap();
+    let row = rows.iter().find(|row| row["device"] == "valve-1" && row["point"] == "opening-set").unwrap();
     let scale = row["scale"].as_f64().unwrap();
     assert!((f64::from(opening.read()) * scale - 40.0).abs() < 1e-9, "{row}");
 }

@@ -4,13 +4,15 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use interlock::agents::engine::{
-    Answer, Asker, Ending, Engine, EngineRequest, NotSubmitted, Output, QuestionKind, QuestionView, ReplyView,
-    Submitted, ToolView, Upward,
+    Answer, Asker, Ending, Engine, EngineRequest, News, NotSubmitted, Offers, Output, QuestionKind, QuestionView,
+    ReplyView, Submitted, TaskSupport, ToolView, Upward,
 };
-use interlock_domain::id::{BatchId, CallId, QuestionId, RunId, ToolName};
+use interlock_domain::id::{BatchId, CallId, QuestionId, RunId, TaskId, ToolName};
 use interlock_domain::time::Wall;
 use serde_json::{Value, json};
-use tokio::sync::{broadcast, mpsc, oneshot};
+use tokio::sync::{broadcast, mpsc, oneshot, watch};
+
+use super::suite::{self, Up};
 
 /// What the engine saw, for a test to wait for.
 #[derive(Debug, Clone, PartialEq)]
@@ -20,6 +22,7 @@ pub(super) enum Seen {
     Submitted(String, Value),
     Answered(QuestionId, Answer, String),
     Cancelled,
+    Stopped(TaskId),
 }
 
 pub(super) fn tool(name: &str, input_schema: Value, output_schema: Option<Value>) -> ToolView {
@@ -31,7 +34,7 @@ pub(super) fn tool(name: &str, input_schema: Value, output_schema: Option<Value>
         output_schema,
         annotations: json!({"readOnlyHint": true}),
         contract: json!({"op_kind": name, "effect": "none"}),
-        background: false,
+        tasks: TaskSupport::Forbidden,
     }
 }
 
@@ -55,8 +58,9 @@ pub(super) fn start() -> (Engine, mpsc::UnboundedReceiver<Seen>) {
     let (requests, inbox) = mpsc::channel(64);
     let (seen, told) = mpsc::unbounded_channel();
     let news = broadcast::Sender::new(16);
-    tokio::spawn(run(inbox, seen));
-    (Engine { requests, news }, told)
+    tokio::spawn(run(inbox, seen, news.clone()));
+    let offers = watch::channel(Offers { prompts: true, resources: true, completions: true }).1;
+    (Engine { requests, news, offers }, told)
 }
 
 fn tools() -> Arc<[ToolView]> {
@@ -72,16 +76,22 @@ fn tools() -> Arc<[ToolView]> {
         tool("routed", routed, None),
         tool("slow", any(), None),
         tool("unknown", any(), None),
+        ToolView { tasks: TaskSupport::Optional, ..tool("watch", any(), Some(any())) },
     ];
-    tools.extend(super::suite::tools());
+    tools.extend(suite::tools());
     tools.sort_by(|a, b| a.name.cmp(&b.name));
     tools.into()
 }
 
-async fn run(mut inbox: mpsc::Receiver<EngineRequest>, seen: mpsc::UnboundedSender<Seen>) {
+async fn run(
+    mut inbox: mpsc::Receiver<EngineRequest>,
+    seen: mpsc::UnboundedSender<Seen>,
+    news: broadcast::Sender<News>,
+) {
     let (mut runs, mut batches, mut questions) = (0u128, 0, 0);
     let mut asked: HashMap<QuestionId, oneshot::Sender<ReplyView>> = HashMap::new();
     let mut slow: HashMap<CallId, oneshot::Sender<ReplyView>> = HashMap::new();
+    let mut at_work: HashMap<CallId, tokio::task::AbortHandle> = HashMap::new();
     while let Some(request) = inbox.recv().await {
         match request {
             EngineRequest::Tools { reply, .. } => {
@@ -91,6 +101,9 @@ async fn run(mut inbox: mpsc::Receiver<EngineRequest>, seen: mpsc::UnboundedSend
                 runs += 1;
                 let _ = seen.send(Seen::Opened(asker));
                 let _ = reply.send(RunId::new(1_764_500_000_000, runs));
+            }
+            EngineRequest::Relay { method, params, up, reply } => {
+                tokio::spawn(suite::relay(method, params, Up { up, news: news.clone() }, reply));
             }
             EngineRequest::CloseRun(_) => {
                 let _ = seen.send(Seen::Closed);
@@ -104,8 +117,14 @@ async fn run(mut inbox: mpsc::Receiver<EngineRequest>, seen: mpsc::UnboundedSend
                     });
                 }
             }
+            EngineRequest::StopWorker(worker) => {
+                let _ = seen.send(Seen::Stopped(worker));
+            }
             EngineRequest::Cancel(call) => {
                 slow.remove(&call);
+                if let Some(work) = at_work.remove(&call) {
+                    work.abort();
+                }
                 let _ = seen.send(Seen::Cancelled);
             }
             EngineRequest::Submit { run, tool, args, up, reply } => {
@@ -119,6 +138,10 @@ async fn run(mut inbox: mpsc::Receiver<EngineRequest>, seen: mpsc::UnboundedSend
                     "fail" => drop(end.send(ended(Ending::Failed, "illegal_address", "no such register"))),
                     "unknown" => drop(end.send(ended(Ending::Unknown, "timed_out", "no answer after the write"))),
                     "denied" => drop(end.send(ended(Ending::NotStarted, "denied_by_rule", "rule Device(pump-2)"))),
+                    "watch" => {
+                        let output = Output::Object(json!({"task": "t5"}));
+                        drop(end.send(ReplyView { task: Some(TaskId(5)), ..done(output) }));
+                    }
                     "ask" => {
                         questions += 1;
                         let id = QuestionId(questions);
@@ -137,8 +160,10 @@ async fn run(mut inbox: mpsc::Receiver<EngineRequest>, seen: mpsc::UnboundedSend
                     "progress" => {
                         tokio::spawn(progress(up, end));
                     }
-                    name if super::suite::knows(name) => {
-                        tokio::spawn(super::suite::run(name.to_owned(), args, up, end));
+                    name if suite::knows(name) => {
+                        let up = Up { up, news: news.clone() };
+                        let work = tokio::spawn(suite::run(name.to_owned(), args, up, end));
+                        at_work.insert(call, work.abort_handle());
                     }
                     _ => {
                         let _ = reply.send(Err(NotSubmitted::NoSuchTool));

@@ -1,0 +1,240 @@
+//! Which reading of an utterance is good enough, and by how much it must be better than the next.
+//!
+//! The thresholds stand here and nowhere else. They were set at the middle of the plateau that
+//! `tests/experiments/thresholds` shows on the development set, not at its edge.
+
+use super::cascade::CANDIDATES_MAX;
+use super::definition::Risk;
+use super::frame::{FAR, Frame};
+use super::hazard::Hazard;
+use super::lattice;
+use super::resolution::{Candidate, Likeness, Outcome, Refused, Resolution, Stage};
+use super::score::{Grid, Reading, Role, Scene};
+use super::understanding::Understanding;
+use super::utterance::Utterance;
+
+/// Costs up to which a reading is taken, in hundredths of a character.
+const READ_MAX: f32 = 33.0;
+const OPERATE_MAX: f32 = 30.0;
+const DANGEROUS_MAX: f32 = 16.0;
+/// How much better than the next command the best must be.
+const MARGIN: f32 = 4.0;
+const MARGIN_DANGEROUS: f32 = 6.0;
+/// Readings kept for an explanation.
+const READINGS_MAX: usize = 8;
+/// Shortest sentence in which half a word counts, in characters.
+const HALF_LEN_MIN: usize = 4;
+
+/// What comes of the utterance by its words and sounds.
+pub(super) fn decide(understanding: &Understanding, utterance: &Utterance, hazards: &[Hazard]) -> Resolution {
+    let mut found = Vec::new();
+    lattice::find(&understanding.words, utterance, &understanding.sounds, &mut found);
+    let readings = readings(understanding, utterance, hazards, &mut found);
+    let commands = &understanding.commands.list;
+    let candidates: Vec<Candidate> = readings
+        .iter()
+        .filter(|reading| reading.hazard.is_none())
+        .take(CANDIDATES_MAX)
+        .map(|reading| Candidate { command: commands[reading.command].id.clone(), confidence: sure(reading.cost) })
+        .collect();
+    let resolution = |outcome: Outcome, confidence: f32| Resolution {
+        outcome,
+        stage: Stage::Pinyin,
+        confidence,
+        candidates: candidates.clone(),
+        passages: Vec::new(),
+    };
+    let rejected = Resolution { candidates: candidates.clone(), ..Resolution::rejected(Refused::NoCommand) };
+    let mut free = readings.iter().filter(|reading| reading.hazard.is_none());
+    let Some(best) = free.next() else {
+        return match readings.first().and_then(|reading| reading.hazard) {
+            Some(kind) => Resolution::rejected(Refused::Hazard(kind)),
+            None => partial(understanding, utterance, hazards, &found),
+        };
+    };
+    let risk = commands[best.command].risk;
+    if !acceptable(best, risk, utterance) {
+        if best.left_over && best.cost <= OPERATE_MAX * 1.5 {
+            return resolution(Outcome::Ambiguous, 0.0);
+        }
+        let question = partial(understanding, utterance, hazards, &found);
+        return if question.outcome == Outcome::Ambiguous { question } else { rejected };
+    }
+    if best.left_over {
+        return resolution(Outcome::Ambiguous, sure(best.cost));
+    }
+    let margin = if risk == Risk::Dangerous { MARGIN_DANGEROUS } else { MARGIN };
+    if free.any(|other| other.cost - best.cost < margin) {
+        return resolution(Outcome::Ambiguous, sure(best.cost));
+    }
+    let likeness = Likeness::Near;
+    resolution(understanding.outcome(best.command, best.slots.clone(), likeness), sure(best.cost))
+}
+
+fn sure(cost: f32) -> f32 {
+    (1.0 - cost / 100.0).clamp(0.0, 1.0)
+}
+
+fn acceptable(reading: &Reading, risk: Risk, utterance: &Utterance) -> bool {
+    if reading.half && utterance.chars.len() < HALF_LEN_MIN {
+        return false;
+    }
+    match risk {
+        Risk::Read => reading.cost <= READ_MAX,
+        Risk::Operate => reading.cost <= OPERATE_MAX,
+        Risk::Dangerous => {
+            reading.cost <= DANGEROUS_MAX
+                && reading.verb
+                && reading.whole
+                && !reading.half
+                && (reading.verb_exact || utterance.chars.len() >= HALF_LEN_MIN)
+        }
+    }
+}
+
+/// The readings of all frames that the words allow, best first, one for each command.
+fn readings(
+    understanding: &Understanding,
+    utterance: &Utterance,
+    hazards: &[Hazard],
+    found: &mut Vec<lattice::Found>,
+) -> Vec<Reading> {
+    found.sort_unstable_by_key(|one| (one.start, one.cost, one.word));
+    let mut starts = vec![0_u16; utterance.chars.len() + 1];
+    for one in found.iter() {
+        starts[usize::from(one.start) + 1] += 1;
+    }
+    for at in 1..starts.len() {
+        starts[at] += starts[at - 1];
+    }
+    let words = &understanding.words;
+    let frames = &understanding.frames;
+    let mut present = vec![0_u64; frames.names.len() / 64 + 1];
+    let mut concepts = Vec::with_capacity(16);
+    let mut verbs = 0;
+    for one in found.iter() {
+        let word = words.word(one.word);
+        verbs |= word.actions;
+        for concept in words.concepts(word) {
+            let (block, bit) = (usize::from(*concept) / 64, 1_u64 << (concept % 64));
+            if present[block] & bit == 0 {
+                present[block] |= bit;
+                concepts.push(*concept);
+            }
+        }
+    }
+    let has = |concept: u16| present[usize::from(concept) / 64] & (1 << (concept % 64)) != 0;
+    let scene = Scene { utterance, words, frames, found, starts, hazards };
+    let mut grid = Grid::new();
+    let mut readings: Vec<Reading> = Vec::new();
+    for number in concepts.iter().flat_map(|concept| frames.with(*concept)) {
+        let frame: &Frame = &frames.frames[*number as usize];
+        let verb = frame.bare || frame.actions == 0 || frames.verb(verbs, frame.actions) != FAR;
+        if !verb || !frame.needs().iter().all(|need| has(*need)) {
+            continue;
+        }
+        let command = &understanding.commands.list[usize::from(frame.command)];
+        let Some(reading) = scene.read(frame, command, &mut grid) else { continue };
+        match readings.iter_mut().find(|other| other.command == reading.command) {
+            Some(other) if (other.hazard.is_some(), other.cost) > (reading.hazard.is_some(), reading.cost) => {
+                *other = reading;
+            }
+            Some(_) => {}
+            None => readings.push(reading),
+        }
+    }
+    readings.sort_by(|a, b| a.cost.total_cmp(&b.cost).then(a.command.cmp(&b.command)));
+    readings.truncate(READINGS_MAX);
+    readings
+}
+
+/// A sentence of known words that does not say enough: 启动, 温度多少, 打开一号. The person is asked which is meant.
+fn partial(
+    understanding: &Understanding,
+    utterance: &Utterance,
+    hazards: &[Hazard],
+    found: &[lattice::Found],
+) -> Resolution {
+    let none = Resolution::rejected(Refused::NoCommand);
+    if hazards.iter().any(|hazard| !hazard.soft) {
+        return none;
+    }
+    let mut covered = 0_u64;
+    let (mut verbs, mut things) = (0_u64, Vec::new());
+    for one in found.iter().filter(|one| one.exact) {
+        let word = understanding.words.word(one.word);
+        let (start, end) = one.span();
+        covered |= super::utterance::mask(end) & !super::utterance::mask(start);
+        if !word.filler {
+            verbs |= word.actions & !understanding.frames.view;
+            things.extend(understanding.words.concepts(word));
+        }
+    }
+    for amount in &utterance.amounts {
+        covered |= super::utterance::mask(amount.end.into()) & !super::utterance::mask(amount.start.into());
+    }
+    if covered != super::utterance::mask(utterance.chars.len()) || (verbs == 0 && things.is_empty()) {
+        return none;
+    }
+    let mut scored: Vec<(usize, u16)> = Vec::new();
+    for frame in understanding.frames.frames.iter().take(PARTIAL_FRAMES_MAX) {
+        let hits = frame.needs().iter().filter(|need| things.contains(need)).count() * 2
+            + usize::from(verbs & frame.actions != 0);
+        if hits > 0 && !scored.iter().any(|(other, command)| *command == frame.command && *other >= hits) {
+            scored.retain(|(_, command)| *command != frame.command);
+            scored.push((hits, frame.command));
+        }
+    }
+    scored.sort_by_key(|(hits, command)| (usize::MAX - hits, *command));
+    let candidates: Vec<Candidate> = scored
+        .iter()
+        .take(CANDIDATES_MAX)
+        .map(|(_, command)| Candidate {
+            command: understanding.commands.list[usize::from(*command)].id.clone(),
+            confidence: 0.0,
+        })
+        .collect();
+    if candidates.is_empty() {
+        return none;
+    }
+    Resolution { outcome: Outcome::Ambiguous, stage: Stage::Pinyin, confidence: 0.0, candidates, passages: Vec::new() }
+}
+
+/// Frames looked at for a question; three examples are enough of any set.
+const PARTIAL_FRAMES_MAX: usize = 2000;
+
+/// The best readings, for a person.
+pub(super) fn explain(understanding: &Understanding, utterance: &Utterance, hazards: &[Hazard]) -> String {
+    let mut found = Vec::new();
+    lattice::find(&understanding.words, utterance, &understanding.sounds, &mut found);
+    let readings = readings(understanding, utterance, hazards, &mut found);
+    let mut lines = String::new();
+    for reading in readings.iter().take(CANDIDATES_MAX) {
+        let id = &understanding.commands.list[reading.command].id;
+        lines.push_str(&format!("reading: {id} at {:.1}", reading.cost));
+        if let Some(kind) = reading.hazard {
+            lines.push_str(&format!(", kept back by a {kind}"));
+        }
+        if reading.left_over {
+            lines.push_str(", a value is left over");
+        }
+        lines.push('\n');
+        for step in &reading.path {
+            let said: String = utterance.chars[usize::from(step.start)..usize::from(step.end)].iter().collect();
+            let what = match step.role {
+                Role::Need => "thing",
+                Role::Verb => "action",
+                Role::Both => "action and thing",
+                Role::Zone(_) => "zone",
+                Role::Amount(_) => "number",
+                Role::Filler => "filler",
+                Role::Query => "query",
+                Role::Foreign => "something else",
+                Role::Unknown => "unexplained",
+            };
+            let exact = if step.exact || step.role == Role::Unknown { "" } else { ", by sound" };
+            lines.push_str(&format!("  {said}: {what}{exact}, {}\n", step.cost));
+        }
+    }
+    lines
+}

@@ -1,0 +1,297 @@
+//! What a command runs that runs another one: wrappers peeled off, shells and `find -exec` looked into.
+//!
+//! For an allow only wrappers that change nothing about what is run are peeled; for a deny everything that can be seen
+//! through.
+
+use crate::surface::shell::{Command, Script, Word};
+
+/// How many commands one command may turn out to run, and how deep they may be wrapped; what is beyond is not seen.
+const VIEWS_MAX: usize = 64;
+const WRAPPED_MAX: usize = 8;
+
+/// Variables that change only how output looks.
+const HARMLESS_VARIABLES: &[&str] = &[
+    "CI",
+    "CLICOLOR",
+    "COLUMNS",
+    "FORCE_COLOR",
+    "LANG",
+    "LANGUAGE",
+    "LINES",
+    "NO_COLOR",
+    "RUST_BACKTRACE",
+    "TERM",
+    "TZ",
+];
+
+/// A wrapper: the options that take a value in the next word, and how many operands come before the command.
+struct Wrapper {
+    name: &'static str,
+    valued: &'static [&'static str],
+    operands: usize,
+}
+
+/// They change nothing about what is run.
+const TRANSPARENT: &[Wrapper] = &[
+    Wrapper { name: "timeout", valued: &["-k", "-s", "--kill-after", "--signal"], operands: 1 },
+    Wrapper { name: "time", valued: &[], operands: 0 },
+    Wrapper { name: "nice", valued: &["-n", "--adjustment"], operands: 0 },
+    Wrapper { name: "nohup", valued: &[], operands: 0 },
+    Wrapper { name: "stdbuf", valued: &["-i", "-o", "-e", "--input", "--output", "--error"], operands: 0 },
+    Wrapper { name: "command", valued: &[], operands: 0 },
+    Wrapper { name: "builtin", valued: &[], operands: 0 },
+];
+
+/// They run another command in other circumstances.
+const WRAPPERS: &[Wrapper] = &[
+    Wrapper { name: "busybox", valued: &[], operands: 0 },
+    Wrapper { name: "chroot", valued: &[], operands: 1 },
+    Wrapper { name: "doas", valued: &["-u", "-C"], operands: 0 },
+    Wrapper { name: "env", valued: &["-u", "-C", "--unset", "--chdir"], operands: 0 },
+    Wrapper { name: "exec", valued: &["-a"], operands: 0 },
+    Wrapper { name: "flock", valued: &["-w", "-E", "--timeout", "--conflict-exit-code"], operands: 1 },
+    Wrapper { name: "ionice", valued: &["-c", "-n", "-p", "--class", "--classdata"], operands: 0 },
+    Wrapper { name: "setsid", valued: &[], operands: 0 },
+    Wrapper {
+        name: "sudo",
+        valued: &["-u", "-g", "-h", "-p", "-C", "-r", "-t", "-U", "-D", "-T", "-R", "--user", "--group", "--chdir"],
+        operands: 0,
+    },
+    Wrapper { name: "watch", valued: &["-n", "--interval"], operands: 0 },
+    Wrapper {
+        name: "xargs",
+        valued: &[
+            "-I",
+            "-n",
+            "-P",
+            "-L",
+            "-s",
+            "-d",
+            "-E",
+            "-a",
+            "--max-args",
+            "--max-procs",
+            "--delimiter",
+            "--arg-file",
+        ],
+        operands: 0,
+    },
+];
+
+/// Shells, whose `-c` takes a script.
+pub(super) const SHELLS: &[&str] = &["ash", "bash", "dash", "fish", "ksh", "mksh", "sh", "zsh"];
+
+/// The assignments in front change at most how output looks.
+pub(super) fn is_harmlessly_set(command: &Command) -> bool {
+    command.assignments.iter().all(|one| {
+        one.value.is_fixed() && (HARMLESS_VARIABLES.contains(&one.name.as_str()) || one.name.starts_with("LC_"))
+    })
+}
+
+/// The command behind wrappers that change nothing, without its assignments.
+pub(super) fn core(command: &Command) -> Command {
+    let mut words = command.words.as_slice();
+    for _ in 0..WRAPPED_MAX {
+        let Some(inner) = transparent(words) else { break };
+        words = inner;
+    }
+    Command { fed: command.fed, ..Command::of_words(words) }
+}
+
+fn transparent(words: &[Word]) -> Option<&[Word]> {
+    let name = name_of(words)?;
+    let wrapper = TRANSPARENT.iter().find(|wrapper| wrapper.name == name)?;
+    let rest = words.get(1..)?;
+    // `time -o FILE` writes, `command -v` only looks: they are what they are.
+    if matches!(name, "time" | "command")
+        && rest.first().is_some_and(|word| word.text.starts_with('-') && word.text != "-p")
+    {
+        return None;
+    }
+    let inner = after(rest, wrapper);
+    (!inner.is_empty()).then_some(inner)
+}
+
+/// What comes after the options and the operands of a wrapper.
+fn after<'a>(words: &'a [Word], wrapper: &Wrapper) -> &'a [Word] {
+    let mut left = words;
+    let mut operands = wrapper.operands;
+    while let Some((word, rest)) = left.split_first() {
+        let text = word.text.as_str();
+        let sets = matches!(wrapper.name, "env" | "sudo") && text.contains('=') && !text.starts_with('-');
+        if text == "--" {
+            left = rest;
+            if operands == 0 {
+                break;
+            }
+        } else if text.len() > 1 && text.starts_with('-') {
+            left = if wrapper.valued.contains(&text) { rest.get(1..).unwrap_or(&[]) } else { rest };
+        } else if sets || text == "-" {
+            left = rest;
+        } else if operands > 0 {
+            operands -= 1;
+            left = rest;
+        } else {
+            break;
+        }
+    }
+    left
+}
+
+fn name_of(words: &[Word]) -> Option<&str> {
+    words.first().filter(|word| word.is_fixed()).map(|word| base(&word.text))
+}
+
+/// The file name of a path.
+pub(super) fn base(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
+}
+
+/// Everything that a command can be seen to run: itself, without assignments, and all behind wrappers, shells and
+/// `find -exec`; each also by the bare name of its program.
+pub(super) fn views(command: &Command) -> Vec<Command> {
+    let mut views = Vec::new();
+    look(&command.words, command.fed, WRAPPED_MAX, &mut views);
+    views
+}
+
+fn look(words: &[Word], fed: bool, depth: usize, views: &mut Vec<Command>) {
+    let Some(first) = words.first() else { return };
+    if views.len() >= VIEWS_MAX || depth == 0 {
+        return;
+    }
+    let itself = Command { fed, ..Command::of_words(words) };
+    if first.text.contains('/') {
+        let mut bare = itself.clone();
+        if let Some(first) = bare.words.first_mut() {
+            first.text = base(&first.text).to_owned();
+        }
+        views.push(bare);
+    }
+    views.push(itself);
+    let Some(name) = name_of(words) else { return };
+    let rest = &words[1..];
+    if let Some(wrapper) = TRANSPARENT.iter().chain(WRAPPERS).find(|wrapper| wrapper.name == name) {
+        look(after(rest, wrapper), fed, depth - 1, views);
+    }
+    let script = |text: &str, views: &mut Vec<Command>| {
+        for command in Script::parse(text).commands() {
+            look(&command.words, command.fed, depth - 1, views);
+        }
+    };
+    let joined = |words: &[Word]| words.iter().map(|word| word.text.as_str()).collect::<Vec<_>>().join(" ");
+    match name {
+        "find" | "fd" => {
+            for (at, word) in rest.iter().enumerate() {
+                if matches!(word.text.as_str(), "-exec" | "-execdir" | "-ok" | "-okdir" | "-x" | "-X" | "--exec") {
+                    let inner = &rest[at + 1..];
+                    let end = inner.iter().position(|word| matches!(word.text.as_str(), ";" | "+"));
+                    look(&inner[..end.unwrap_or(inner.len())], false, depth - 1, views);
+                }
+            }
+        }
+        "eval" => script(&joined(rest), views),
+        "trap" => script(rest.first().map_or("", |word| word.text.as_str()), views),
+        "watch" => script(&joined(after(rest, &WRAPPERS[9])), views),
+        "env" => {
+            if let Some(at) = rest.iter().position(|word| matches!(word.text.as_str(), "-S" | "--split-string")) {
+                script(&joined(&rest[at + 1..]), views);
+            }
+        }
+        _ => {}
+    }
+    if SHELLS.contains(&name) || matches!(name, "su" | "flock" | "script") {
+        let takes_script = |word: &Word| {
+            word.text.starts_with('-') && !word.text.starts_with("--") && word.text.contains('c')
+                || word.text == "--command"
+        };
+        if let Some(at) = rest.iter().position(takes_script)
+            && let Some(text) = rest.get(at + 1)
+        {
+            script(&text.text, views);
+        }
+    }
+}
+
+/// The command runs what its arguments say, so that a rule with a `*` would allow anything.
+pub(super) fn runs_its_arguments(command: &Command) -> bool {
+    let words: Vec<&str> = command.words.iter().map(|word| word.text.as_str()).collect();
+    let Some((name, rest)) = words.split_first() else { return false };
+    let verb = rest.iter().copied().find(|word| !word.starts_with('-')).unwrap_or("");
+    match base(name) {
+        "find" => rest.iter().any(|word| {
+            matches!(*word, "-exec" | "-execdir" | "-ok" | "-okdir" | "-delete" | "-fls") || word.starts_with("-fprint")
+        }),
+        "git" => rest.first().is_some_and(|word| word.starts_with('-') && *word != "--version" && *word != "--help"),
+        "npx" | "bunx" | "pnpx" | "uvx" | "tsx" => true,
+        "npm" => matches!(verb, "exec" | "x"),
+        "pnpm" | "yarn" => matches!(verb, "dlx" | "exec"),
+        "bun" => verb == "x",
+        "pipx" => verb == "run",
+        "uv" => matches!(verb, "run" | "tool"),
+        "docker" | "podman" | "nerdctl" | "kubectl" => matches!(verb, "exec" | "run" | "compose" | "debug"),
+        shell if SHELLS.contains(&shell) => {
+            // Without a file to run, or with `-s`, it runs what it is fed.
+            rest.iter().all(|word| word.starts_with('-')) || rest.contains(&"-s") || command.fed
+        }
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seen(source: &str) -> Vec<String> {
+        Script::parse(source).commands().iter().flat_map(views).map(|command| command.joined()).collect()
+    }
+
+    #[test]
+    fn a_deny_sees_through_what_runs_something_else() {
+        let table = [
+            "timeout 5 rm x",
+            "timeout -k 1 -s KILL 5 nice -n 3 rm x",
+            "env -i A=b rm x",
+            "sudo -u root rm x",
+            "sudo -- rm x",
+            "ls | xargs -n 1 rm x",
+            "find . -name y -exec rm x \\;",
+            "sh -c 'rm x'",
+            "bash -lc \"true; rm x\"",
+            "eval rm x",
+            "/bin/rm x",
+            "watch -n 1 'rm x'",
+            "flock /tmp/lock rm x",
+            "flock /tmp/lock -c 'rm x'",
+            "env -S 'rm x'",
+            "busybox rm x",
+            "nohup setsid ionice -c2 rm x",
+            "command rm x",
+            "trap 'rm x' EXIT",
+            "\\rm x",
+        ];
+        for source in table {
+            assert!(seen(source).contains(&"rm x".to_owned()), "{source}: {:?}", seen(source));
+        }
+        for source in ["echo rm x", "timeout 5 echo rm x", "grep rm x", "git rm x"] {
+            assert!(!seen(source).contains(&"rm x".to_owned()), "{source}: {:?}", seen(source));
+        }
+    }
+
+    #[test]
+    fn an_allow_sees_through_what_changes_nothing() {
+        let table = [
+            ("timeout 5 git status", "git status"),
+            ("timeout -k 1 5 nice git status", "git status"),
+            ("time git status", "git status"),
+            ("time -o f git status", "time -o f git status"),
+            ("command -v git", "command -v git"),
+            ("env git status", "env git status"),
+            ("sudo git status", "sudo git status"),
+        ];
+        for (source, want) in table {
+            let commands = Script::parse(source);
+            assert_eq!(core(&commands.commands()[0]).joined(), want, "{source}");
+        }
+    }
+}

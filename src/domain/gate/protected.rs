@@ -1,0 +1,196 @@
+//! Paths that no mode waives: what a write would turn against the owner, and what a read would give away.
+//!
+//! Both lists look at the canonical path, and fold case, since some file systems do.
+
+use crate::request::paths::within;
+
+/// Directories in which a write changes what runs later, whoever's they are.
+const PROTECTED_DIRS: &[&str] = &[".git", ".vscode", ".idea", ".husky", ".cargo", ".devcontainer", ".ssh"];
+
+/// Files that are run or obeyed without being asked for.
+const PROTECTED_FILES: &[&str] = &[
+    ".bash_aliases",
+    ".bash_login",
+    ".bash_logout",
+    ".bash_profile",
+    ".bashrc",
+    ".cshrc",
+    ".envrc",
+    ".gitconfig",
+    ".gitmodules",
+    ".kshrc",
+    ".login",
+    ".mcp.json",
+    ".npmrc",
+    ".profile",
+    ".tcshrc",
+    ".zlogin",
+    ".zlogout",
+    ".zprofile",
+    ".zshenv",
+    ".zshrc",
+    "config.fish",
+];
+
+/// Parts of the system.
+const PROTECTED_TREES: &[&str] = &[
+    "/bin",
+    "/boot",
+    "/dev",
+    "/etc",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/proc",
+    "/run/systemd",
+    "/sbin",
+    "/sys",
+    "/usr",
+    "/var/spool/cron",
+];
+
+/// Device files that swallow or show what is written, and nothing else.
+const HARMLESS_DEVICES: &[&str] = &["/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty", "/dev/zero", "/dev/full"];
+
+/// A device file that swallows or shows what is written, and nothing else.
+#[must_use]
+pub fn is_sink(path: &str) -> bool {
+    HARMLESS_DEVICES.contains(&path) || path.starts_with("/dev/fd/")
+}
+
+/// Why a write to this path is never a matter of the mode; `None` when it is. `own` are Interlock's own paths.
+#[must_use]
+pub fn protected(canonical: &str, own: &[String]) -> Option<&'static str> {
+    let path = canonical.to_lowercase();
+    if is_sink(&path) {
+        return None;
+    }
+    if own.iter().any(|dir| within(&path, &dir.to_lowercase())) {
+        return Some("it is Interlock's own");
+    }
+    if PROTECTED_TREES.iter().any(|tree| within(&path, tree)) {
+        return Some("it is a part of the system");
+    }
+    let parts: Vec<&str> = path.split('/').collect();
+    let pair = |one: &str, two: &str| parts.windows(2).any(|pair| pair == [one, two]);
+    if parts.iter().any(|part| PROTECTED_DIRS.contains(part)) || pair(".config", "git") || pair(".config", "systemd") {
+        return Some("what lies there is run or obeyed later");
+    }
+    let name = parts.last().copied().unwrap_or("");
+    let unit = [".service", ".timer", ".socket"].iter().any(|end| name.ends_with(end)) && pair("systemd", "system");
+    (unit || PROTECTED_FILES.contains(&name)).then_some("it is run or obeyed later")
+}
+
+/// Names of private keys.
+const KEY_NAMES: &[&str] = &["id_rsa", "id_dsa", "id_ecdsa", "id_ecdsa_sk", "id_ed25519", "id_ed25519_sk"];
+/// Endings of files that hold private keys.
+const KEY_ENDS: &[&str] = &[".pem", ".key", ".p12", ".pfx", ".ppk", ".jks", ".keystore", ".kdbx"];
+/// Files with passwords or tokens.
+const TOKEN_NAMES: &[&str] =
+    &[".netrc", "_netrc", ".pgpass", ".git-credentials", ".htpasswd", ".pypirc", ".vault-token"];
+/// Directories with credentials of clouds and clusters, and the file in them (empty: all).
+const CREDENTIALS: &[(&str, &str)] = &[
+    (".aws", "credentials"),
+    (".azure", ""),
+    (".docker", "config.json"),
+    ("gcloud", ""),
+    (".gnupg", ""),
+    (".kube", "config"),
+    (".password-store", ""),
+];
+
+/// Why reading this path gives away a secret; `None` when it does not. `own` are the directories of Interlock's keys.
+#[must_use]
+pub fn secret(canonical: &str, own: &[String]) -> Option<&'static str> {
+    let path = canonical.to_lowercase();
+    if own.iter().any(|dir| within(&path, &dir.to_lowercase())) {
+        return Some("it holds keys of Interlock");
+    }
+    if matches!(path.as_str(), "/etc/shadow" | "/etc/gshadow" | "/etc/shadow-" | "/etc/gshadow-") {
+        return Some("it holds the passwords of this machine");
+    }
+    let parts: Vec<&str> = path.split('/').collect();
+    let (name, dirs) = parts.split_last()?;
+    if dirs.get(1) == Some(&"proc") && matches!(*name, "environ" | "mem") {
+        return Some("it shows the memory of a process");
+    }
+    if let Some(rest) = name.strip_prefix(".env")
+        && (rest.is_empty() || rest.starts_with(['.', '-', '_']))
+        && ![".example", ".sample", ".template"].iter().any(|end| rest.ends_with(end))
+    {
+        return Some("it is an environment file, which holds secrets");
+    }
+    if KEY_NAMES.contains(name) || KEY_ENDS.iter().any(|end| name.ends_with(end)) {
+        return Some("it is a private key");
+    }
+    if TOKEN_NAMES.contains(name) {
+        return Some("it holds passwords or tokens");
+    }
+    let open = |name: &str| name.ends_with(".pub") || matches!(name, "known_hosts" | "config" | "authorized_keys");
+    if dirs.contains(&".ssh") && !open(name) {
+        return Some("it is a private key");
+    }
+    let credential = |(dir, file): &(&str, &str)| {
+        if file.is_empty() { dirs.contains(dir) } else { dirs.last() == Some(dir) && name == file }
+    };
+    CREDENTIALS.iter().any(credential).then_some("it holds credentials")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn writes_that_are_run_or_obeyed_later_are_protected() {
+        let own = ["/var/lib/interlock".to_owned()];
+        for path in [
+            "/ws/.git/hooks/pre-commit",
+            "/ws/.GIT/config",
+            "/home/u/.config/git/config",
+            "/ws/.envrc",
+            "/home/u/.bashrc",
+            "/etc/passwd",
+            "/dev/sda",
+            "/usr/bin/ls",
+            "/home/u/.config/systemd/user/x.service",
+            "/var/lib/interlock/evidence/1.db",
+            "/home/u/.ssh/authorized_keys",
+        ] {
+            assert!(protected(path, &own).is_some(), "{path}");
+        }
+        for path in ["/ws/src/a.rs", "/ws/.gitignore", "/dev/null", "/ws/etc/a", "/var/lib/interlock2", "/home/u/a"] {
+            assert_eq!(protected(path, &own), None, "{path}");
+        }
+    }
+
+    #[test]
+    fn reads_that_give_away_secrets_are_known() {
+        let own = ["/state/keys".to_owned()];
+        for path in [
+            "/ws/.env",
+            "/ws/.env.production",
+            "/ws/.ENV",
+            "/home/u/.ssh/id_ed25519",
+            "/home/u/.ssh/work",
+            "/home/u/.aws/credentials",
+            "/etc/shadow",
+            "/ws/server.key",
+            "/state/keys/signing",
+            "/proc/1/environ",
+            "/home/u/.config/gcloud/credentials.db",
+        ] {
+            assert!(secret(path, &own).is_some(), "{path}");
+        }
+        for path in [
+            "/ws/.env.example",
+            "/ws/.env.sample",
+            "/ws/.environment",
+            "/home/u/.ssh/id_ed25519.pub",
+            "/home/u/.ssh/known_hosts",
+            "/etc/passwd",
+            "/ws/keys/README",
+        ] {
+            assert_eq!(secret(path, &own), None, "{path}");
+        }
+    }
+}

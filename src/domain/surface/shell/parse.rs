@@ -1,0 +1,694 @@
+//! The parser: one walk over the characters, by the rules of POSIX shells and bash.
+//!
+//! It knows words, quotes, operators, redirections and here-documents. Compound commands, functions and arrays it only
+//! knows well enough to find the simple commands inside; they make the script opaque.
+
+use crate::request::shown::hides;
+
+use super::{Assignment, COMMANDS_MAX, Command, NEST_MAX, Redirect, SCRIPT_CHARS_MAX, Understood, Word};
+
+pub(super) fn parse(source: &str) -> (Vec<Command>, Understood) {
+    let mut found = Found::default();
+    if source.chars().nth(SCRIPT_CHARS_MAX).is_some() {
+        found.opaque("it is too long");
+    }
+    if source.chars().any(|letter| hides(letter) && !matches!(letter, '\n' | '\t')) {
+        found.opaque("it has control or invisible characters");
+    }
+    Parser { text: source.chars().collect(), at: 0, depth: 0, documents: Vec::new(), found: &mut found }.list(false);
+    let understood = match (found.broken, found.opaque) {
+        (Some(why), _) => Understood::Unparseable(why),
+        (None, Some(why)) => Understood::Opaque(why),
+        (None, None) => Understood::Whole,
+    };
+    (found.commands, understood)
+}
+
+#[derive(Default)]
+struct Found {
+    commands: Vec<Command>,
+    opaque: Option<&'static str>,
+    broken: Option<&'static str>,
+}
+
+impl Found {
+    fn opaque(&mut self, why: &'static str) {
+        self.opaque.get_or_insert(why);
+    }
+
+    fn broken(&mut self, why: &'static str) {
+        self.broken.get_or_insert(why);
+    }
+}
+
+/// A here-document whose body begins after the next newline.
+struct Document {
+    delimiter: String,
+    strips_tabs: bool,
+    quoted: bool,
+}
+
+struct Parser<'a> {
+    text: Vec<char>,
+    at: usize,
+    depth: usize,
+    documents: Vec<Document>,
+    found: &'a mut Found,
+}
+
+impl Parser<'_> {
+    fn peek(&self) -> Option<char> {
+        self.text.get(self.at).copied()
+    }
+
+    fn peek_at(&self, ahead: usize) -> Option<char> {
+        self.text.get(self.at + ahead).copied()
+    }
+
+    fn looking_at(&self, text: &str) -> bool {
+        text.chars().enumerate().all(|(ahead, letter)| self.peek_at(ahead) == Some(letter))
+    }
+
+    /// Goes one level down, if it may.
+    fn enter(&mut self) -> bool {
+        if self.depth == NEST_MAX {
+            self.found.broken("it nests too deep");
+            self.at = self.text.len();
+            return false;
+        }
+        self.depth += 1;
+        true
+    }
+
+    /// Commands up to the end of the text, or to the bracket that closes.
+    fn list(&mut self, in_brackets: bool) {
+        if !self.enter() {
+            return;
+        }
+        let mut command = Command::default();
+        let mut closed = false;
+        while let Some(letter) = self.peek() {
+            match letter {
+                ' ' | '\t' => self.at += 1,
+                '\\' if self.peek_at(1) == Some('\n') => self.at += 2,
+                '\n' => {
+                    self.at += 1;
+                    self.finish(&mut command, false);
+                    self.document_bodies();
+                }
+                '#' => {
+                    while self.peek().is_some_and(|letter| letter != '\n') {
+                        self.at += 1;
+                    }
+                }
+                '&' if self.peek_at(1) == Some('>') => {
+                    self.at += 1;
+                    self.redirect(&mut command);
+                }
+                ';' | '&' => {
+                    while matches!(self.peek(), Some(';' | '&')) && !self.looking_at("&>") {
+                        self.at += 1;
+                    }
+                    self.finish(&mut command, false);
+                }
+                '|' => {
+                    let pipes = self.peek_at(1) != Some('|');
+                    self.at += if pipes && self.peek_at(1) != Some('&') { 1 } else { 2 };
+                    self.finish(&mut command, pipes);
+                }
+                '(' => {
+                    self.found.opaque("it has a subshell, a function or an array");
+                    self.at += 1;
+                    self.finish(&mut command, false);
+                    self.list(true);
+                }
+                ')' => {
+                    self.at += 1;
+                    if in_brackets {
+                        closed = true;
+                        break;
+                    }
+                    self.found.opaque("a bracket closes that was not opened");
+                    self.finish(&mut command, false);
+                }
+                '<' | '>' => self.redirect(&mut command),
+                _ => self.take_word(&mut command),
+            }
+        }
+        self.finish(&mut command, false);
+        if in_brackets && !closed {
+            self.found.broken("a bracket is not closed");
+        }
+        self.depth -= 1;
+    }
+
+    /// Puts a command away; `pipes` when the next one reads what it writes.
+    fn finish(&mut self, command: &mut Command, pipes: bool) {
+        let done = std::mem::take(command);
+        command.fed = pipes;
+        if done.words.is_empty() && done.assignments.is_empty() && done.redirects.is_empty() {
+            return;
+        }
+        if done.words.first().is_some_and(|word| !word.is_fixed() || word.tilde) {
+            self.found.opaque("what it runs is only known when it runs");
+        }
+        if self.found.commands.len() == COMMANDS_MAX {
+            self.found.broken("it has too many commands");
+            self.at = self.text.len();
+            return;
+        }
+        self.found.commands.push(done);
+    }
+
+    fn take_word(&mut self, command: &mut Command) {
+        let start = self.at;
+        let word = self.word();
+        if self.at == start {
+            // No metacharacter, and yet nothing was taken: it cannot be, and must not loop.
+            self.at += 1;
+            return;
+        }
+        let bare = !word.quoted && word.is_fixed();
+        if bare && word.text.bytes().all(|byte| byte.is_ascii_digit()) && matches!(self.peek(), Some('<' | '>')) {
+            return self.redirect(command);
+        }
+        if bare && matches!(word.text.as_str(), "{" | "}") {
+            self.found.opaque("it has a compound command");
+            return self.finish(command, false);
+        }
+        if command.words.is_empty() {
+            if bare && command.assignments.is_empty() {
+                match word.text.as_str() {
+                    "!" => return,
+                    "if" | "then" | "elif" | "else" | "fi" | "while" | "until" | "do" | "done" | "esac" | "coproc" => {
+                        return self.found.opaque("it has a compound command");
+                    }
+                    "for" | "case" | "select" | "function" | "[[" => self.found.opaque("it has a compound command"),
+                    _ => {}
+                }
+            }
+            if let Some((name, value)) = assignment(&word) {
+                command.assignments.push(Assignment { name, value });
+                return;
+            }
+        }
+        command.words.push(word);
+    }
+
+    /// `<`, `>` and all that begins with them.
+    fn redirect(&mut self, command: &mut Command) {
+        if self.looking_at("<(") || self.looking_at(">(") {
+            self.found.opaque("it has a process substitution");
+            self.at += 2;
+            command.words.push(Word { text: "<(…)".to_owned(), expands: true, ..Word::default() });
+            return self.list(true);
+        }
+        if self.looking_at("<<") && !self.looking_at("<<<") {
+            return self.document(command);
+        }
+        let reads = self.peek() == Some('<');
+        let operators = ["<<<", "<&", "<>", ">>", ">&", ">|", "<", ">"];
+        let Some(operator) = operators.into_iter().find(|operator| self.looking_at(operator)) else {
+            self.at += 1;
+            return;
+        };
+        self.at += operator.len();
+        self.blanks();
+        let target = self.word();
+        if target.text.is_empty() && !target.quoted {
+            return self.found.broken("a redirection has no target");
+        }
+        command.fed |= reads;
+        let number = target.text.strip_suffix('-').unwrap_or(&target.text);
+        let copies = operator.ends_with('&') && target.is_fixed() && number.bytes().all(|byte| byte.is_ascii_digit());
+        if copies || operator == "<<<" {
+            return;
+        }
+        command.redirects.push(Redirect { writes: !matches!(operator, "<" | "<&"), target });
+    }
+
+    fn document(&mut self, command: &mut Command) {
+        self.at += 2;
+        let strips_tabs = self.peek() == Some('-');
+        self.at += usize::from(strips_tabs);
+        self.blanks();
+        let delimiter = self.word();
+        if delimiter.text.is_empty() && !delimiter.quoted {
+            return self.found.broken("a here-document has no delimiter");
+        }
+        command.fed = true;
+        self.documents.push(Document { delimiter: delimiter.text, strips_tabs, quoted: delimiter.quoted });
+    }
+
+    fn document_bodies(&mut self) {
+        for document in std::mem::take(&mut self.documents) {
+            let start = self.at;
+            let mut end = self.at;
+            while self.at < self.text.len() {
+                end = self.at;
+                while self.peek().is_some_and(|letter| letter != '\n') {
+                    self.at += 1;
+                }
+                let line: String = self.text[end..self.at].iter().collect();
+                self.at = (self.at + 1).min(self.text.len());
+                let line = if document.strips_tabs { line.trim_start_matches('\t') } else { &line };
+                if line == document.delimiter {
+                    break;
+                }
+                end = self.at;
+            }
+            if !document.quoted {
+                self.found.opaque("it has a here-document whose body expands");
+                let body = self.text[start..end].to_vec();
+                self.nested(body, |parser| parser.expansions());
+            }
+        }
+    }
+
+    /// Another text inside this one.
+    fn nested(&mut self, text: Vec<char>, walk: impl FnOnce(&mut Parser<'_>)) {
+        if self.enter() {
+            let depth = self.depth;
+            walk(&mut Parser { text, at: 0, depth, documents: Vec::new(), found: self.found });
+            self.depth -= 1;
+        }
+    }
+
+    /// A text in which only expansions count: the body of a here-document.
+    fn expansions(&mut self) {
+        let mut ignored = Word::default();
+        while let Some(letter) = self.peek() {
+            match letter {
+                '\\' => self.at += 2,
+                '$' => self.dollar(&mut ignored, true),
+                '`' => self.backticks(&mut ignored),
+                _ => self.at += 1,
+            }
+        }
+    }
+
+    fn blanks(&mut self) {
+        loop {
+            match self.peek() {
+                Some(' ' | '\t') => self.at += 1,
+                Some('\\') if self.peek_at(1) == Some('\n') => self.at += 2,
+                Some(_) | None => return,
+            }
+        }
+    }
+
+    /// One word, up to a blank or an operator.
+    fn word(&mut self) -> Word {
+        let mut word = Word::default();
+        // Where an unquoted `{` stands, and whether a `,` or `..` came after it.
+        let mut brace: Option<bool> = None;
+        while let Some(letter) = self.peek() {
+            match letter {
+                ' ' | '\t' | '\n' | ';' | '&' | '|' | '<' | '>' | '(' | ')' => break,
+                '\\' => {
+                    match self.peek_at(1) {
+                        Some('\n') => {}
+                        Some(next) => {
+                            word.quoted = true;
+                            word.text.push(next);
+                        }
+                        None => word.text.push('\\'),
+                    }
+                    self.at = (self.at + 2).min(self.text.len());
+                }
+                '\'' => self.single_quotes(&mut word),
+                '"' => self.double_quotes(&mut word),
+                '$' => self.dollar(&mut word, false),
+                '`' => self.backticks(&mut word),
+                _ => {
+                    match letter {
+                        '*' | '?' | '[' => word.globs = true,
+                        '~' if word.text.is_empty() && !word.quoted => word.tilde = true,
+                        '{' => brace = Some(false),
+                        ',' => brace = brace.map(|_| true),
+                        '.' if self.peek_at(1) == Some('.') => brace = brace.map(|_| true),
+                        '}' => word.braces |= brace.take() == Some(true),
+                        _ => {}
+                    }
+                    word.text.push(letter);
+                    self.at += 1;
+                }
+            }
+        }
+        word
+    }
+
+    fn single_quotes(&mut self, word: &mut Word) {
+        word.quoted = true;
+        self.at += 1;
+        while let Some(letter) = self.peek() {
+            self.at += 1;
+            if letter == '\'' {
+                return;
+            }
+            word.text.push(letter);
+        }
+        self.found.broken("a quote is not closed");
+    }
+
+    fn double_quotes(&mut self, word: &mut Word) {
+        word.quoted = true;
+        self.at += 1;
+        while let Some(letter) = self.peek() {
+            match letter {
+                '"' => {
+                    self.at += 1;
+                    return;
+                }
+                '\\' => {
+                    match self.peek_at(1) {
+                        Some('\n') => {}
+                        Some(next @ ('$' | '`' | '"' | '\\')) => word.text.push(next),
+                        Some(next) => word.text.extend(['\\', next]),
+                        None => word.text.push('\\'),
+                    }
+                    self.at = (self.at + 2).min(self.text.len());
+                }
+                '$' => self.dollar(word, true),
+                '`' => self.backticks(word),
+                _ => {
+                    word.text.push(letter);
+                    self.at += 1;
+                }
+            }
+        }
+        self.found.broken("a quote is not closed");
+    }
+
+    fn dollar(&mut self, word: &mut Word, in_quotes: bool) {
+        let start = self.at;
+        match self.peek_at(1) {
+            Some('(') => {
+                self.found.opaque("it has a command substitution");
+                word.expands = true;
+                self.at += 2;
+                self.list(true);
+            }
+            Some('{') => {
+                word.expands = true;
+                self.at += 2;
+                self.braced();
+            }
+            Some('\'') if !in_quotes => {
+                self.at += 2;
+                return self.ansi_c(word);
+            }
+            Some('"') if !in_quotes => {
+                self.at += 1;
+                return self.double_quotes(word);
+            }
+            Some('[') => {
+                self.found.opaque("it has old-style arithmetic");
+                word.expands = true;
+                self.at += 2;
+            }
+            Some(letter) if letter.is_ascii_alphabetic() || letter == '_' => {
+                word.expands = true;
+                self.at += 2;
+                while self.peek().is_some_and(|letter| letter.is_ascii_alphanumeric() || letter == '_') {
+                    self.at += 1;
+                }
+            }
+            Some(letter) if letter.is_ascii_digit() || "@*#?-$!".contains(letter) => {
+                word.expands = true;
+                self.at += 2;
+            }
+            Some(_) | None => self.at += 1,
+        }
+        word.text.extend(&self.text[start..self.at.min(self.text.len())]);
+    }
+
+    /// The inside of `${…}`, to the bracket that closes.
+    fn braced(&mut self) {
+        if !self.enter() {
+            return;
+        }
+        let start = self.at;
+        if self.peek() == Some('!') {
+            self.found.opaque("it has an indirect expansion");
+        }
+        let mut inside = Word::default();
+        let mut closed = false;
+        while let Some(letter) = self.peek() {
+            match letter {
+                '}' => {
+                    closed = true;
+                    break;
+                }
+                '\\' => self.at += 2,
+                '\'' => self.single_quotes(&mut inside),
+                '"' => self.double_quotes(&mut inside),
+                '$' => self.dollar(&mut inside, false),
+                '`' => self.backticks(&mut inside),
+                '@' if self.at > start && self.peek_at(1).is_some_and(|next| next.is_ascii_alphabetic()) => {
+                    self.found.opaque("it has an expansion that transforms");
+                    self.at += 1;
+                }
+                _ => self.at += 1,
+            }
+        }
+        if closed {
+            self.at += 1;
+        } else {
+            self.at = self.text.len();
+            self.found.broken("a bracket is not closed");
+        }
+        self.depth -= 1;
+    }
+
+    fn backticks(&mut self, word: &mut Word) {
+        self.found.opaque("it has a command substitution");
+        word.expands = true;
+        word.text.push_str("`…`");
+        self.at += 1;
+        let mut inside = Vec::new();
+        let mut closed = false;
+        while let Some(letter) = self.peek() {
+            self.at += 1;
+            match letter {
+                '`' => {
+                    closed = true;
+                    break;
+                }
+                '\\' => match self.peek() {
+                    Some(next @ ('`' | '\\' | '$')) => {
+                        inside.push(next);
+                        self.at += 1;
+                    }
+                    Some(_) | None => inside.push('\\'),
+                },
+                _ => inside.push(letter),
+            }
+        }
+        if !closed {
+            self.found.broken("a quote is not closed");
+        }
+        self.nested(inside, |parser| parser.list(false));
+    }
+
+    /// The inside of `$'…'`.
+    fn ansi_c(&mut self, word: &mut Word) {
+        word.quoted = true;
+        while let Some(letter) = self.peek() {
+            self.at += 1;
+            match letter {
+                '\'' => return,
+                '\\' => self.escape(word),
+                _ => word.text.push(letter),
+            }
+        }
+        self.found.broken("a quote is not closed");
+    }
+
+    fn escape(&mut self, word: &mut Word) {
+        let Some(letter) = self.peek() else { return };
+        self.at += 1;
+        let code = match letter {
+            'a' => Some(7),
+            'b' => Some(8),
+            'e' | 'E' => Some(27),
+            'f' => Some(12),
+            'n' => Some(10),
+            'r' => Some(13),
+            't' => Some(9),
+            'v' => Some(11),
+            'x' => self.digits(16, 2),
+            'u' => self.digits(16, 4),
+            'U' => self.digits(16, 8),
+            '0'..='7' => {
+                self.at -= 1;
+                self.digits(8, 3)
+            }
+            'c' => {
+                let code = self.peek().map(|letter| u32::from(letter) & 0x1f);
+                self.at = (self.at + 1).min(self.text.len());
+                code
+            }
+            '\\' | '\'' | '"' | '?' => Some(u32::from(letter)),
+            _ => {
+                word.text.extend(['\\', letter]);
+                return;
+            }
+        };
+        match code.and_then(char::from_u32) {
+            // A byte above 127 may be a part of a character, and a control character is nothing to say yes to.
+            Some(letter) if letter == '\n' || letter == '\t' || (letter.is_ascii() && !letter.is_control()) => {
+                word.text.push(letter);
+            }
+            Some(named) if matches!(letter, 'u' | 'U') && !hides(named) => {
+                word.text.push(named);
+            }
+            Some(_) | None => self.found.opaque("it has an escaped control character or byte"),
+        }
+    }
+
+    fn digits(&mut self, radix: u32, len_max: usize) -> Option<u32> {
+        let mut value = None;
+        for _ in 0..len_max {
+            let Some(digit) = self.peek().and_then(|letter| letter.to_digit(radix)) else { break };
+            value = Some(value.unwrap_or(0_u32).wrapping_mul(radix).wrapping_add(digit));
+            self.at += 1;
+        }
+        value
+    }
+}
+
+/// `NAME=value` or `NAME+=value`, as far as its name is unquoted; `NAME[…]=` is no assignment that is understood.
+fn assignment(word: &Word) -> Option<(String, Word)> {
+    let (name, value) = word.text.split_once('=')?;
+    let name = name.strip_suffix('+').unwrap_or(name);
+    let mut letters = name.chars();
+    let first = letters.next()?;
+    if !(first.is_ascii_alphabetic() || first == '_')
+        || !letters.all(|letter| letter.is_ascii_alphanumeric() || letter == '_')
+    {
+        return None;
+    }
+    let tilde = value.starts_with('~') && !word.quoted;
+    Some((name.to_owned(), Word { text: value.to_owned(), tilde, ..word.clone() }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The commands, each as its words in brackets; then what it could not tell.
+    fn told(source: &str) -> String {
+        let (commands, understood) = parse(source);
+        let mut told: Vec<String> = commands
+            .iter()
+            .map(|command| {
+                let assignments = command.assignments.iter().map(|one| format!("{}:={}", one.name, one.value.text));
+                let words = command.words.iter().map(|word| word.text.clone());
+                let targets = command
+                    .redirects
+                    .iter()
+                    .map(|one| format!("{}{}", if one.writes { ">" } else { "<" }, one.target.text));
+                format!("[{}]", assignments.chain(words).chain(targets).collect::<Vec<_>>().join("|"))
+            })
+            .collect();
+        match understood {
+            Understood::Whole => {}
+            Understood::Opaque(_) => told.push("opaque".into()),
+            Understood::Unparseable(_) => told.push("unparseable".into()),
+        }
+        told.join(" ")
+    }
+
+    #[test]
+    fn commands_are_split_and_quotes_removed() {
+        let table = [
+            ("ls -l  'a b' \"c d\" e\\ f", "[ls|-l|a b|c d|e f]"),
+            ("ls\ntouch canary", "[ls] [touch|canary]"),
+            ("a && b || c ; d & e | f |& g", "[a] [b] [c] [d] [e] [f] [g]"),
+            ("'to''uch' a; \\touch b; $'\\x74ouch' c", "[touch|a] [touch|b] [touch|c]"),
+            ("to\\\nuch a", "[touch|a]"),
+            ("FOO=1 B+='x y' rm -rf x", "[FOO:=1|B:=x y|rm|-rf|x]"),
+            ("echo FOO=1", "[echo|FOO=1]"),
+            ("git log > out 2>&1 < in", "[git|log|>out|<in]"),
+            ("a >>b 2>c &>d >&e >|f <>g", "[a|>b|>c|>d|>e|>f|>g]"),
+            ("echo 2 >x", "[echo|2|>x]"),
+            ("echo 2>x", "[echo|>x]"),
+            ("echo a#b # c; rm x", "[echo|a#b]"),
+            ("! true", "[true]"),
+            ("echo \"a\\\"b\\c$HOME\"", "[echo|a\"b\\c$HOME]"),
+            ("echo $HOME ${X:-y} $1 $?", "[echo|$HOME|${X:-y}|$1|$?]"),
+            ("echo \\", "[echo|\\]"),
+            ("find . -exec rm {} \\;", "[find|.|-exec|rm|{}|;]"),
+            ("", ""),
+            ("cat <<< 'a b'", "[cat]"),
+        ];
+        for (source, want) in table {
+            assert_eq!(told(source), want, "{source:?}");
+        }
+    }
+
+    #[test]
+    fn what_only_the_running_shell_knows_is_opaque_and_its_commands_are_found() {
+        let table = [
+            ("echo $(touch canary)", "[touch|canary] [echo|$(touch canary)] opaque"),
+            ("echo `touch a\\`b\\``", "[b] [touch|a`…`] [echo|`…`] opaque"),
+            ("echo \"x $(rm y) z\"", "[rm|y] [echo|x $(rm y) z] opaque"),
+            ("diff <(rm a) b", "[rm|a] [diff|<(…)|b] opaque"),
+            ("(rm a)", "[rm|a] opaque"),
+            ("{ rm a; }", "[rm|a] opaque"),
+            ("if true; then rm a; fi", "[true] [rm|a] opaque"),
+            ("for x in a b; do rm $x; done", "[for|x|in|a|b] [rm|$x] opaque"),
+            ("case a in a) rm b;; esac", "[case|a|in|a] [rm|b] opaque"),
+            ("f() { rm a; }; f", "[f] [rm|a] [f] opaque"),
+            ("function f { rm a; }", "[function|f] [rm|a] opaque"),
+            ("$X a", "[$X|a] opaque"),
+            ("/bin/r[m] a", "[/bin/r[m]|a] opaque"),
+            ("~/x", "[~/x] opaque"),
+            ("touch$IFS\"x\"", "[touch$IFSx] opaque"),
+            ("{rm,a}", "[{rm,a}] opaque"),
+            ("echo ${x@P}", "[echo|${x@P}] opaque"),
+            ("echo ${!x}", "[echo|${!x}] opaque"),
+            ("echo ${x:-$(rm a)}", "[rm|a] [echo|${x:-$(rm a)}] opaque"),
+            ("a=(b c)", "[a:=] [b|c] opaque"),
+            ("echo $((1+$(rm a)))", "[rm|a] [1+$(rm a)] [echo|$((1+$(rm a)))] opaque"),
+            ("cat <<EOF\n$(rm a)\nEOF", "[cat] [rm|a] opaque"),
+            ("cat <<'EOF'\n$(rm a) && b\nEOF\nc", "[cat] [c]"),
+            ("cat <<-E\n\tx\n\tE\nrm b", "[cat] [rm|b] opaque"),
+            ("cat <<'A' <<'B'\nrm a\nA\nrm b\nB\nrm c", "[cat] [rm|c]"),
+            ("ls\rtouch canary", "[ls\rtouch|canary] opaque"),
+            ("ls \u{202e}x", "[ls|\u{202e}x] opaque"),
+        ];
+        for (source, want) in table {
+            assert_eq!(told(source), want, "{source:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_command_is_told_apart() {
+        for source in ["echo 'a", "echo \"a", "echo `a", "echo $(a", "echo ${a", "(a", "a >", "a <<"] {
+            assert!(told(source).ends_with("unparseable"), "{source:?}: {}", told(source));
+        }
+    }
+
+    #[test]
+    fn hostile_nesting_ends_at_a_bound() {
+        let many = 100_000;
+        for text in ["(", "$(", "`", "${", "\"$(", "<(", "((", "{ ", "\\", "'", "a;", "<<a\n", "$((", "${x:-"] {
+            let (commands, understood) = parse(&text.repeat(many / text.len()));
+            assert!(commands.len() <= COMMANDS_MAX, "{text:?}");
+            assert_ne!(understood, Understood::Whole, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn any_text_has_an_answer() {
+        let mut rng = fastrand::Rng::with_seed(7);
+        let letters: Vec<char> = "ab \t\n;&|<>()'\"\\$`{}[]*?~#!=+-@/0127EOF<<\u{7}\u{202e}中".chars().collect();
+        for _ in 0..20_000 {
+            let source: String = (0..rng.usize(0..40)).map(|_| letters[rng.usize(0..letters.len())]).collect();
+            let (commands, _) = parse(&source);
+            assert!(commands.len() <= COMMANDS_MAX);
+        }
+    }
+}

@@ -1,0 +1,10 @@
+//! Measured claims: each prints its table and what it was made of. They take long or need root, so that each runs
+//! only when it is asked for by name: `INTERLOCK_EXPERIMENT=NAME cargo test --release --test experiments -- --nocapture`.
+#![cfg(test)]
+
+mod evidence;
+
+/// Whether the experiment of this name was asked for.
+fn asked(name: &str) -> bool {
+    std::env::var("INTERLOCK_EXPERIMENT").is_ok_and(|asked| asked == name)
+}
