@@ -3,6 +3,7 @@
 #![cfg(test)]
 
 mod evidence;
+mod liveness;
 
 /// Whether the experiment of this name was asked for.
 fn asked(name: &str) -> bool {
