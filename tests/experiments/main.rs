@@ -4,6 +4,7 @@
 
 mod evidence;
 mod power;
+mod liveness;
 
 /// Whether the experiment of this name was asked for.
 fn asked(name: &str) -> bool {

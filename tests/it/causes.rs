@@ -209,6 +209,28 @@ fn a_busy_loop_is_a_livelock_and_slow_work_is_not() {
     assert!(!before.iter().any(|notice| notice.key == Some(slow) && notice.to == Some(State::Zombie)), "{before:#?}");
 }
 
+/// It beats every ten milliseconds and has a tau of six seconds: it is suspected long before half of that.
+#[test]
+fn an_unusual_silence_is_warned_of_before_half_of_tau() {
+    let world = World::new(Settings { limits: Limits { tau: MS * 6000, scan: MS * 50, scans: 2 }, ..settings() });
+    let (hold, held) = channel::<()>();
+    let key = world.spawn(TaskSpec::new("lively", ""), move |heart| {
+        // Enough scans to learn its rhythm.
+        while heart.progress(heart.beats()) && heart.beats() < 150 {
+            std::thread::park_timeout(MS * 10);
+            heart.beat();
+        }
+        assert!(held.recv().is_err());
+        stopped()
+    });
+    let (before, note) = world.until(key, |notice| notice.cause == Cause::Suspicious);
+    assert!(before.iter().all(|notice| notice.cause != Cause::HalfTau), "{before:#?}");
+    assert_eq!((note.from, note.to), (Some(State::Running), Some(State::Running)));
+    assert!(note.detail.contains(" s, phi "), "{}", note.detail);
+    drop(hold);
+    world.until_state(key, State::Stopped);
+}
+
 /// Nine threads on one CPU, each at the lowest priority, so that nobody else is slowed down much.
 #[test]
 fn a_starved_worker_stays_running() {
