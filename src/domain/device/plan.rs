@@ -465,9 +465,6 @@ mod tests {
         check(set, Ok((&["one"], Risk::Operate, false, &["1 set Word(3)"])));
         let stop = json!({"device": "one", "action": "stop"});
         check(stop, Ok((&["one"], Risk::Dangerous, true, &["1 run Bit(false)"])));
-        let abilities = plant().abilities(plant().get("one").expect("one"));
-        let abilities = abilities.iter().map(|(name, (risk, _))| (name.as_str(), *risk)).collect::<Vec<_>>();
-        assert_eq!(abilities, [("read", Risk::Read), ("stop", Risk::Dangerous), ("write", Risk::Dangerous)]);
     }
 
     #[test]
