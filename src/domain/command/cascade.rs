@@ -242,7 +242,8 @@ fn explain(understanding: &Understanding, utterance: &Utterance) -> String {
     }
     for hazard in hazard::hazards(&understanding.rules, utterance) {
         let soft = if hazard.soft { ", harmless to a reading command" } else { "" };
-        lines.push_str(&format!("hazard: {} ({}{soft})\n", part(hazard.start, hazard.end), hazard.kind));
+        let said = if hazard.start < utterance.chars.len() { part(hazard.start, hazard.end) } else { "?".to_owned() };
+        lines.push_str(&format!("hazard: {said} ({}{soft})\n", hazard.kind));
     }
     lines.push_str(&decide::explain(understanding, utterance, &hazard::hazards(&understanding.rules, utterance)));
     lines

@@ -187,7 +187,7 @@ impl<'a> Gate<'a> {
         if heard_whole {
             return Ok(());
         }
-        let said: String = utterance.chars[hazard.start..hazard.end].iter().collect();
+        let said: String = utterance.chars.iter().skip(hazard.start).take(hazard.end - hazard.start).collect();
         Err(format!("it holds {said}, a {}", hazard.kind))
     }
 
