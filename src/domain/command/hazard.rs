@@ -96,8 +96,9 @@ pub fn hazards(rules: &Rules, utterance: &Utterance) -> Vec<Hazard> {
         found.push(Hazard { start: at, end: at + 1, kind: HazardKind::Question, soft: false });
     }
     if utterance.asked {
+        // Behind the last character: no word can make it harmless.
         let end = chars.len();
-        found.push(Hazard { start: end.saturating_sub(1), end, kind: HazardKind::Question, soft: true });
+        found.push(Hazard { start: end, end: end + 1, kind: HazardKind::Question, soft: true });
     }
     found.sort_unstable_by_key(|hazard| (hazard.start, hazard.end));
     found

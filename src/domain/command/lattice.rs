@@ -237,7 +237,9 @@ fn settle(words: &Words, found: &mut Vec<Found>) {
             let means_same = shares_verb || meaning.iter().any(|concept| other.contains(concept));
             // 刀闸 alone may be two things, and is one of them in 地刀闸.
             let no_wider = shares_verb || (means_same && meaning.iter().all(|concept| other.contains(concept)));
-            if inside && shorter && !meant.filler && !meant.reason && !meant.query && !(one.exact && no_wider) {
+            let says_something = !(meant.filler || meant.reason || meant.query);
+            let harmless = one.exact && no_wider;
+            if inside && shorter && says_something && !harmless {
                 return false;
             }
             if !one.exact && !means_same && one.start < longer.end && longer.start < one.end {

@@ -21,8 +21,6 @@ pub(super) struct Word {
     len: u8,
     /// What may be heard in its place, in hundredths over the whole word.
     pub(super) limit: u8,
-    /// A word of the commands themselves.
-    pub(super) core: bool,
     /// It is two words in one (换刀): an action and a thing.
     pub(super) compound: bool,
     /// It asks to see something.
@@ -126,6 +124,22 @@ const ZONE_TWO_MAX: u8 = 32;
 /// What a word of two syllables of the commands may cost: one of them right, the other half right.
 const CORE_TWO_MAX: u8 = 70;
 
+/// Characters that sound unlike themselves in a word: the word, which of its characters, and one that sounds so.
+const READ_AS: &[(&str, usize, char)] = &[
+    ("进给", 1, '几'),
+    ("重量", 0, '众'),
+    ("载重", 1, '众'),
+    ("调用", 0, '掉'),
+    ("调度", 0, '掉'),
+    ("调出", 0, '掉'),
+    ("调取", 0, '掉'),
+    ("调阅", 0, '掉'),
+    ("还原", 0, '环'),
+    ("处理", 0, '楚'),
+    ("倒备", 0, '到'),
+    ("夹爪", 1, '找'),
+];
+
 impl Words {
     pub(super) fn new(drafts: &[Draft], sounds: &Sounds) -> Words {
         let mut all = Words {
@@ -146,7 +160,13 @@ impl Words {
             let start = u32::try_from(all.chars.len()).unwrap_or(u32::MAX);
             let chars = &draft.word;
             let Ok(len) = u8::try_from(chars.len()) else { continue };
-            let syllables: Vec<Syllable> = chars.iter().map(|ch| sounds.usual(*ch)).collect();
+            let mut syllables: Vec<Syllable> = chars.iter().map(|ch| sounds.usual(*ch)).collect();
+            for (phrase, at, like) in READ_AS {
+                let phrase: Vec<char> = phrase.chars().collect();
+                if let Some(from) = chars.windows(phrase.len()).position(|part| part == phrase) {
+                    syllables[from + at] = sounds.usual(*like);
+                }
+            }
             let limit = match (draft.core, len) {
                 (_, 1) => 0,
                 (true, 2) if draft.zone.is_some() => ZONE_TWO_MAX,
@@ -170,7 +190,6 @@ impl Words {
                 start,
                 len,
                 limit,
-                core: draft.core,
                 compound: draft.compound,
                 query: draft.query,
                 filler: draft.filler,
@@ -211,6 +230,11 @@ impl Words {
         all.sounds.shrink_to_fit();
         all.concepts.shrink_to_fit();
         all
+    }
+
+    /// Is there such a word?
+    pub(super) fn contains(&self, text: &[char]) -> bool {
+        self.words.iter().any(|word| self.chars(word) == text)
     }
 
     pub(super) fn word(&self, number: u32) -> &Word {
