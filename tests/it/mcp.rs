@@ -15,7 +15,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use interlock::agents::core::{Core, Settings};
-use interlock::agents::engine::{Answer, Engine, News};
+use interlock::agents::engine::{Answer, Asker, Engine, News};
+use interlock::agents::front::door::Tokens;
 use interlock::agents::front::{http, stdio};
 use interlock_domain::id::QuestionId;
 use serde_json::{Value, json};
@@ -327,6 +328,39 @@ async fn pages_and_wrong_media_types_stay_outside() {
     assert_eq!(rebound.status(), 403);
     assert_eq!(world.client.put(world.url()).send().await.unwrap().status(), 405);
     assert_eq!(world.client.get(format!("{}/", world.base)).send().await.unwrap().status(), 404);
+}
+
+#[tokio::test]
+async fn with_tokens_everybody_says_who_it_is_and_has_what_is_its_own() {
+    let tokens = Tokens::new([("robot", "one"), ("laptop", "two")]);
+    let mut world = world(Settings { tokens, ..quick() }).await;
+    let body = |id: u64, method: &str, params: Value| {
+        json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).to_string()
+    };
+    let hello = || body(0, "initialize", json!({"clientInfo": {"name": "test", "version": "1"}}));
+    for headers in [&[][..], &[("authorization", "Bearer three")]] {
+        let refused = world.post(headers, hello()).await;
+        assert_eq!(refused.status(), 401);
+        assert_eq!(refused.headers()["www-authenticate"], "Bearer");
+    }
+    let (robot, laptop) = (("authorization", "Bearer one"), ("authorization", "Bearer two"));
+    let session = world.post(&[robot], hello()).await.headers()["mcp-session-id"].to_str().unwrap().to_owned();
+    let with = ("mcp-session-id", session.as_str());
+    let call = || body(1, "tools/call", json!({"name": "echo"}));
+    assert_eq!(world.post(&[laptop, with], call()).await.status(), 404, "somebody else's session");
+    assert_eq!(world.post(&[robot, with], call()).await.status(), 200);
+    let asker = Asker { name: "test".into(), version: "1".into(), holder: Some("robot".into()) };
+    assert_eq!(asker.label(), "mcp:robot:test/1");
+    world.saw(Seen::Opened(asker)).await;
+    let made = body(2, "tools/call", json!({"name": "watch", "task": {}}));
+    let made = json_of(world.post(&[robot, with], made).await).await;
+    let task = made["result"]["task"]["taskId"].as_str().unwrap();
+    let capabilities = json!({"extensions": {"io.modelcontextprotocol/tasks": {}}});
+    let get = body(3, "tasks/get", json!({"taskId": task, "_meta": meta(&capabilities, &Value::Null)}));
+    let modern = [("mcp-protocol-version", MODERN), ("mcp-method", "tasks/get"), ("mcp-name", task)];
+    let theirs = world.post(&[&[laptop], &modern[..]].concat(), get.clone()).await;
+    assert_eq!(refused(theirs).await, (400, -32602), "somebody else's task");
+    assert_eq!(world.post(&[&[robot], &modern[..]].concat(), get).await.status(), 200, "its own, in either era");
 }
 
 #[tokio::test]
