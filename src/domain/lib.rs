@@ -18,6 +18,8 @@ pub mod liveness;
 pub mod mediator;
 pub mod repair;
 pub mod request;
+#[cfg(test)]
+mod sample;
 pub mod schedule;
 pub mod surface;
 pub mod time;

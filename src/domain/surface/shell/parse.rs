@@ -309,7 +309,7 @@ impl Parser<'_> {
                     match self.peek_at(1) {
                         Some('\n') => {}
                         Some(next) => {
-                            word.quoted = true;
+                            word.quote();
                             word.text.push(next);
                         }
                         None => word.text.push('\\'),
@@ -339,7 +339,7 @@ impl Parser<'_> {
     }
 
     fn single_quotes(&mut self, word: &mut Word) {
-        word.quoted = true;
+        word.quote();
         self.at += 1;
         while let Some(letter) = self.peek() {
             self.at += 1;
@@ -352,7 +352,7 @@ impl Parser<'_> {
     }
 
     fn double_quotes(&mut self, word: &mut Word) {
-        word.quoted = true;
+        word.quote();
         self.at += 1;
         while let Some(letter) = self.peek() {
             match letter {
@@ -383,6 +383,12 @@ impl Parser<'_> {
     fn dollar(&mut self, word: &mut Word, in_quotes: bool) {
         let start = self.at;
         match self.peek_at(1) {
+            // The shell takes the continuation away first, and then it is an expansion.
+            Some('\\') if self.peek_at(2) == Some('\n') => {
+                self.found.opaque("it has a line continuation inside an expansion");
+                word.expands = true;
+                self.at += 3;
+            }
             Some('(') => {
                 self.found.opaque("it has a command substitution");
                 word.expands = true;
@@ -493,7 +499,7 @@ impl Parser<'_> {
 
     /// The inside of `$'…'`.
     fn ansi_c(&mut self, word: &mut Word) {
-        word.quoted = true;
+        word.quote();
         while let Some(letter) = self.peek() {
             self.at += 1;
             match letter {
@@ -558,9 +564,12 @@ impl Parser<'_> {
     }
 }
 
-/// `NAME=value` or `NAME+=value`, as far as its name is unquoted; `NAME[…]=` is no assignment that is understood.
+/// `NAME=value` or `NAME+=value`, if its name is unquoted; `NAME[…]=` is no assignment that is understood.
 fn assignment(word: &Word) -> Option<(String, Word)> {
     let (name, value) = word.text.split_once('=')?;
+    if word.quoted_from.is_some_and(|at| at <= name.len()) {
+        return None;
+    }
     let name = name.strip_suffix('+').unwrap_or(name);
     let mut letters = name.chars();
     let first = letters.next()?;
@@ -622,6 +631,10 @@ mod tests {
             ("find . -exec rm {} \\;", "[find|.|-exec|rm|{}|;]"),
             ("", ""),
             ("cat <<< 'a b'", "[cat]"),
+            // The name of a variable is never quoted: this is a command.
+            ("\\nX=1 a", "[nX=1|a]"),
+            ("'X'=1 a", "[X=1|a]"),
+            ("X='1' a", "[X:=1|a]"),
         ];
         for (source, want) in table {
             assert_eq!(told(source), want, "{source:?}");
@@ -656,6 +669,7 @@ mod tests {
             ("cat <<'EOF'\n$(rm a) && b\nEOF\nc", "[cat] [c]"),
             ("cat <<-E\n\tx\n\tE\nrm b", "[cat] [rm|b] opaque"),
             ("cat <<'A' <<'B'\nrm a\nA\nrm b\nB\nrm c", "[cat] [rm|c]"),
+            ("$\\\nX a", "[$\\\nX|a] opaque"),
             ("ls\rtouch canary", "[ls\rtouch|canary] opaque"),
             ("ls \u{202e}x", "[ls|\u{202e}x] opaque"),
         ];
