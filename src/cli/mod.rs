@@ -13,6 +13,7 @@ pub mod doctor;
 pub mod error;
 mod evidence;
 pub mod generate;
+pub mod learn_propose;
 pub mod match_verb;
 mod mcp;
 mod out;
