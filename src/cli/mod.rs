@@ -14,6 +14,7 @@ pub mod error;
 mod evidence;
 pub mod generate;
 mod json_lines;
+pub mod learn_propose;
 pub mod match_verb;
 mod mcp;
 mod out;

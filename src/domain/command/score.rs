@@ -49,6 +49,8 @@ mod cost {
     pub(super) const REASON_ENDED: u16 = 50;
     /// Characters right before a thing that could be part of its name (喷淋 before 泵).
     pub(super) const MODIFIER: u16 = 150;
+    /// A syllable of a misheard word that is all there is.
+    pub(super) const ALONE: u16 = 12;
     /// Something misheard and something unexplained in one sentence.
     pub(super) const BOTH: u16 = 60;
 }
@@ -249,6 +251,13 @@ impl Scene<'_> {
         }
         let whole = !unexplained(&path[first..]) && (reason || !unexplained(&path[..first]));
         if frame.slang && !whole {
+            return None;
+        }
+        // One misheard word and nothing else that is certain: ordinary speech (去吃饭 for 磁盘).
+        let core: Vec<&Step> = path.iter().filter(|step| is_core(step)).collect();
+        let certain = path.iter().any(|step| step.exact && (is_core(step) || step.role == Role::Query));
+        let heard: u16 = core.iter().map(|step| u16::from(step.end - step.start)).sum();
+        if !certain && core.len() == 1 && misheard > heard * cost::ALONE {
             return None;
         }
         // What stands right before a thing may be part of its name.

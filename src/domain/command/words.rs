@@ -122,7 +122,7 @@ const CORE_MAX: u8 = 26;
 /// What a zone of two syllables may cost: a wrong place is worse than a question.
 const ZONE_TWO_MAX: u8 = 32;
 /// What a word of two syllables of the commands may cost: one of them right, the other half right.
-const CORE_TWO_MAX: u8 = 70;
+const CORE_TWO_MAX: u8 = 72;
 
 /// Characters that sound unlike themselves in a word: the word, which of its characters, and one that sounds so.
 const READ_AS: &[(&str, usize, char)] = &[
