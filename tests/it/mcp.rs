@@ -638,6 +638,54 @@ async fn lines_that_are_no_messages_cost_themselves_only() {
     assert_eq!(again["error"]["code"], -32600);
 }
 
+/// Cuts, repeats and overwrites bytes of a message, by the seed.
+fn damaged(message: &str, random: &mut fastrand::Rng) -> Vec<u8> {
+    let mut bytes = message.as_bytes().to_vec();
+    for _ in 0..random.usize(1..6) {
+        let at = random.usize(..bytes.len());
+        match random.u8(..4) {
+            0 => bytes.truncate(at.max(1)),
+            1 => bytes[at] = random.u8(..),
+            2 => bytes.insert(at, *random.choice(br#"{}[]":,\0e-"#).unwrap()),
+            _ => drop(bytes.remove(at)),
+        }
+        if bytes.is_empty() {
+            bytes.push(b'{');
+        }
+    }
+    bytes.retain(|byte| *byte != b'\n');
+    bytes
+}
+
+#[tokio::test]
+async fn damaged_messages_do_no_harm_to_the_next_one() {
+    let seed = fastrand::u64(..);
+    println!("seed {seed}");
+    let mut random = fastrand::Rng::with_seed(seed);
+    let whole = [
+        call(7, "echo", json!({"text": "你好"})).to_string(),
+        json!({"jsonrpc": "2.0", "id": "x", "method": "tasks/get", "params": {"taskId": "t"}}).to_string(),
+        json!({"jsonrpc": "2.0", "id": 1, "result": {"action": "accept"}}).to_string(),
+        json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 7}}).to_string(),
+        json!({"jsonrpc": "2.0", "id": 3, "method": "tools/list", "params": {"cursor": "after:a"}}).to_string(),
+    ];
+    let world = world(quick()).await;
+    let session = world.open(json!({})).await;
+    let mut pipe = pipe();
+    pipe.initialize(json!({})).await;
+    for round in 0..200u64 {
+        let bytes = damaged(random.choice(&whole).unwrap(), &mut random);
+        let status = world.post(&[("mcp-session-id", &session)], bytes.clone()).await.status();
+        assert!(status.as_u16() < 500, "{status} for {}", String::from_utf8_lossy(&bytes));
+        pipe.send(&bytes).await;
+        let id = format!("ping {round}");
+        pipe.send(json!({"jsonrpc": "2.0", "id": id, "method": "ping"}).to_string()).await;
+        while pipe.next().await.expect("an answer")["id"] != json!(id) {}
+    }
+    let answer = json_of(world.legacy(&session, call(1, "echo", json!({"text": "here"}))).await).await;
+    assert_eq!(answer["result"]["structuredContent"], json!({"text": "here"}));
+}
+
 #[tokio::test]
 async fn the_first_request_decides_the_era_of_a_pipe() {
     let mut pipe = pipe();
