@@ -274,7 +274,9 @@ fn output_options(command: &Command) -> Vec<Word> {
         } else if let Some(value) = glued
             && !word.text.starts_with("--")
         {
-            outputs.push(Word { text: value.to_owned(), ..word.clone() });
+            let mut output = word.clone();
+            output.text = value.to_owned();
+            outputs.push(output);
         }
     }
     outputs.retain(|word| word.text != "-");
