@@ -189,6 +189,13 @@ fn shell_commands_at_the_gate() {
         ("default", "", "ask mode"),
         ("default", "git diff --output=x", "ask mode"),
         ("default", "git status \u{202e}", "ask mode"),
+        ("acceptEdits", "git status --output=x", "allow rule"),
+        ("acceptEdits", "git status --output=$X", "ask scope"),
+        ("acceptEdits", "git status --output=/out/x", "ask scope"),
+        ("bypassPermissions", "sh -c 'cat .env'", "ask immune"),
+        ("bypassPermissions", "sh -c 'cat secret.txt'", "deny rule"),
+        ("bypassPermissions", "env A=1 rm x", "deny rule"),
+        ("default", "$\\\nX git status", "ask mode"),
     ];
     for (mode, command, want) in table {
         let (verdict, step) = decided(line(mode, git.clone(), "Bash", json!({"command": command})));

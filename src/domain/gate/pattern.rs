@@ -204,7 +204,7 @@ impl PathPattern {
             Some(None) => return false,
         };
         let path = path.as_str(generous);
-        if self.plain && anchors.facts.links.is_empty() {
+        if self.plain && !self.is_behind_a_link(anchors) {
             return below(path, start)
                 .and_then(|rest| below(rest, self.literal.as_str(generous)))
                 .is_some_and(|rest| self.covers(rest, generous));
@@ -220,6 +220,27 @@ impl PathPattern {
         let Some(base) = anchors.facts.resolve(&format!("{start}/{}", self.literal.exact)) else { return false };
         let base = if generous { base.to_lowercase() } else { base };
         below(path, &base).is_some_and(|rest| self.covers(rest, generous))
+    }
+
+    /// A known symlink lies on the way to the literal directory.
+    fn is_behind_a_link(&self, anchors: &Anchors<'_>) -> bool {
+        if anchors.facts.links.is_empty() {
+            return false;
+        }
+        let start = match &self.anchor {
+            Anchor::Root | Anchor::Anywhere => "/",
+            Anchor::Home => anchors.home.as_ref().map_or("/", |home| &home.exact),
+            Anchor::Cwd => anchors.cwd.as_ref().map_or("/", |cwd| &cwd.exact),
+            Anchor::File(dir) => &dir.exact,
+        };
+        anchors.facts.links.keys().any(|link| {
+            let on_the_rest = below(link, start).is_some_and(|rest| {
+                let rest = rest.trim_start_matches('/');
+                let literal = self.literal.exact.strip_prefix(rest);
+                !rest.is_empty() && literal.is_some_and(|left| left.is_empty() || left.starts_with('/'))
+            });
+            on_the_rest || (matches!(self.anchor, Anchor::File(_)) && below(start, link).is_some())
+        })
     }
 
     /// `rest` is empty for the literal directory itself, else it begins with a slash.

@@ -11,7 +11,7 @@ use super::danger::{critical_removal, dangerous};
 use super::decide::{Case, Finding, Verdict, classified, judge as judge_deed};
 use super::matches::{Matched, choose};
 use super::pattern::Anchors;
-use super::peel::{base, core, is_harmlessly_set, runs_its_arguments, views};
+use super::peel::{View, base, core, is_harmlessly_set, runs_its_arguments, views};
 use super::policy::{Mode, Policy};
 use super::protected::{is_sink, protected, secret};
 use super::rule::{Line, Rule, Seen, Verb};
@@ -40,13 +40,13 @@ fn judge_here(policy: &Policy, case: Case<'_>, script: &Script) -> Finding {
     if policy.mode == Mode::Plan && !proven {
         return Finding::new(Verdict::Deny, Step::Plan, "in plan mode only what is proven to read goes on");
     }
-    let parts: Vec<Part<'_>> = script.commands().iter().map(Part::of).collect();
+    let parts: Vec<Part<'_>> = script.commands().iter().map(|command| Part::of(command, case)).collect();
     let mut findings = Vec::new();
     for part in &parts {
         findings.push(part_finding(policy, case, script, part, proven));
         findings.extend(immune(policy, case, part));
         findings.extend(written_files(policy, case, part.command));
-        findings.extend(path_rules(policy, case, part.command));
+        findings.extend(path_rules(policy, case, part));
     }
     findings.extend(moves(policy, &parts));
     findings.extend(not_understood(policy, script));
@@ -72,20 +72,25 @@ fn strictest(findings: Vec<Finding>) -> Option<Finding> {
 /// One command, what it can be seen to run, and what it is once harmless wrappers are peeled off.
 struct Part<'a> {
     command: &'a Command,
-    views: Vec<Command>,
+    views: Vec<View>,
     core: Command,
     lines: Vec<Line>,
     core_line: Line,
+    /// The paths that its arguments may stand for; none for a command that prints its words.
+    paths: Vec<String>,
 }
 
-impl Part<'_> {
-    fn of(command: &Command) -> Part<'_> {
+impl<'a> Part<'a> {
+    fn of(command: &'a Command, case: Case<'_>) -> Part<'a> {
         let (views, core) = (views(command), core(command));
-        Part { command, lines: views.iter().map(Line::of).collect(), core_line: Line::of(&core), views, core }
+        let arguments = command.words.iter().skip(1).filter(|_| !reads::prints_its_words(command));
+        let paths = arguments.flat_map(|word| candidates(case, word)).collect();
+        let lines = views.iter().map(|view| Line::of(&view.command)).collect();
+        Part { command, lines, core_line: Line::of(&core), views, core, paths }
     }
 
     fn is_named(&self, names: &[&str]) -> bool {
-        self.views.iter().any(|view| view.name().is_some_and(|name| names.contains(&base(name))))
+        self.views.iter().any(|view| view.command.name().is_some_and(|name| names.contains(&base(name))))
     }
 
     fn covered_by(&self, rule: &Rule, understood: bool) -> bool {
@@ -122,7 +127,7 @@ fn part_finding(policy: &Policy, case: Case<'_>, script: &Script, part: &Part<'_
     }
     let say = |verdict, reason: &str| Finding::new(verdict, Step::Mode, reason);
     if policy.mode == Mode::BypassPermissions {
-        if let Some(why) = part.views.iter().find_map(dangerous) {
+        if let Some(why) = part.views.iter().find_map(|view| dangerous(&view.command)) {
             return say(Verdict::Ask, &format!("it is a dangerous command: {why}"));
         }
         return classified(policy, case).unwrap_or_else(|| say(Verdict::Allow, "the mode asks for nothing"));
@@ -171,19 +176,21 @@ fn pieces(word: &str) -> Vec<String> {
 fn immune(policy: &Policy, case: Case<'_>, part: &Part<'_>) -> Vec<Finding> {
     let ask = |reason: String, path: Option<String>| Finding::new(Verdict::Ask, Step::Immune, reason).at(path);
     let mut findings = Vec::new();
+    let mut secrets = |path: &String| {
+        if let Some(why) = secret(path, &policy.own_secrets) {
+            findings.push(ask(format!("it names {path}: {why}"), Some(path.clone())));
+        }
+    };
+    part.paths.iter().for_each(&mut secrets);
+    // What a wrapper runs has words of the command itself; only a script inside has words of its own.
+    for view in part.views.iter().filter(|view| view.nested && !reads::prints_its_words(&view.command)) {
+        view.command.words.iter().skip(1).flat_map(|word| candidates(case, word)).for_each(|path| secrets(&path));
+    }
     for view in &part.views {
-        if let Some(target) = critical_removal(view, case.facts) {
+        if let Some(target) = critical_removal(&view.command, case.facts) {
             findings.push(ask(format!("it removes {target}, which is more than a part of the work"), None));
         }
-        if reads::prints_its_words(view) {
-            continue;
-        }
-        for path in view.words.iter().skip(1).flat_map(|word| candidates(case, word)) {
-            if let Some(why) = secret(&path, &policy.own_secrets) {
-                findings.push(ask(format!("it names {path}: {why}"), Some(path)));
-            }
-        }
-        for path in targets(view).into_iter().flat_map(|word| candidates(case, word)) {
+        for path in targets(&view.command).into_iter().flat_map(|word| candidates(case, word)) {
             if let Some(why) = protected(&path, &policy.own_paths) {
                 findings.push(ask(format!("writing {path} is protected: {why}"), Some(path)));
             }
@@ -270,32 +277,38 @@ fn output_options(command: &Command) -> Vec<Word> {
         };
         let glued = short.iter().find_map(|letter| word.text.strip_prefix(letter)).filter(|value| !value.is_empty());
         if LONG.contains(&option) || short.contains(&option) {
-            outputs.extend(value.map(Word::literal).or_else(|| rest.get(at + 1).cloned()));
+            outputs.extend(value.map(|value| renamed(word, value)).or_else(|| rest.get(at + 1).cloned()));
         } else if let Some(value) = glued
             && !word.text.starts_with("--")
         {
-            let mut output = word.clone();
-            output.text = value.to_owned();
-            outputs.push(output);
+            outputs.push(renamed(word, value));
         }
     }
     outputs.retain(|word| word.text != "-");
     outputs
 }
 
+/// A part of a word; what of the word expands may stand in any part of it.
+fn renamed(word: &Word, text: &str) -> Word {
+    let mut part = word.clone();
+    text.clone_into(&mut part.text);
+    part
+}
+
 /// Deny and ask rules for paths hold for the words of a command too.
-fn path_rules(policy: &Policy, case: Case<'_>, command: &Command) -> Vec<Finding> {
-    if reads::prints_its_words(command) {
-        return Vec::new();
-    }
+fn path_rules(policy: &Policy, case: Case<'_>, part: &Part<'_>) -> Vec<Finding> {
     let forbids = policy.rules.all().iter().any(|rule| rule.verb() != Verb::Allow && rule.is_about_paths());
-    if !forbids {
+    if !forbids || part.paths.is_empty() {
         return Vec::new();
     }
-    let written: Vec<String> = targets(command).into_iter().flat_map(|word| candidates(case, word)).collect();
-    let named = command.words.iter().skip(1).flat_map(|word| candidates(case, word));
+    let nested = part.views.iter().filter(|view| view.nested && !reads::prints_its_words(&view.command));
+    let inside = nested.flat_map(|view| view.command.words.iter().skip(1)).flat_map(|word| candidates(case, word));
+    let named: Vec<String> = part.paths.iter().cloned().chain(inside).collect();
+    let targets = part.views.iter().flat_map(|view| targets(&view.command));
+    let written: Vec<String> = targets.flat_map(|word| candidates(case, word)).collect();
     let anchors = Anchors::new(case.facts);
     named
+        .into_iter()
         .filter_map(|path| {
             let writes = written.contains(&path);
             let seen = Seen::new(path.clone(), None);
