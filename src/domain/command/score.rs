@@ -51,8 +51,10 @@ mod cost {
     pub(super) const MODIFIER: u16 = 150;
     /// A syllable of a misheard word that is all there is.
     pub(super) const ALONE: u16 = 12;
-    /// A thing of two syllables that was misheard by more than this, for a command that acts; and what it adds.
-    pub(super) const FAR_HEARD: u16 = 50;
+    /// A thing of two syllables that was misheard by more than this, for a command that acts.
+    pub(super) const FAR_HEARD: u16 = 60;
+    /// What that adds.
+    pub(super) const FAR_HEARD_COST: u16 = 50;
     /// Something misheard and something unexplained in one sentence.
     pub(super) const BOTH: u16 = 60;
 }
@@ -279,7 +281,7 @@ impl Scene<'_> {
             step.role == Role::Need && !step.exact && step.end - step.start == 2 && step.cost > cost::FAR_HEARD
         };
         if command.risk != Risk::Read && path.iter().any(far) {
-            total = total.saturating_add(cost::FAR_HEARD);
+            total = total.saturating_add(cost::FAR_HEARD_COST);
         }
         if misheard > 30 && !whole {
             total = total.saturating_add(cost::BOTH);
