@@ -51,6 +51,10 @@ mod cost {
     pub(super) const MODIFIER: u16 = 150;
     /// A syllable of a misheard word that is all there is.
     pub(super) const ALONE: u16 = 12;
+    /// A thing of two syllables that was misheard by more than this, for a command that acts.
+    pub(super) const FAR_HEARD: u16 = 60;
+    /// What that adds.
+    pub(super) const FAR_HEARD_COST: u16 = 50;
     /// Something misheard and something unexplained in one sentence.
     pub(super) const BOTH: u16 = 60;
 }
@@ -152,6 +156,11 @@ impl Scene<'_> {
                     let price = amount_cost(amount.measure, amount.value, command);
                     let role = Role::Amount(u8::try_from(n).unwrap_or(u8::MAX));
                     grid.step(at, usize::from(amount.end), 0, price, role, true);
+                    // 三号车: the 号 may belong to the word behind it.
+                    let bare = usize::from(amount.bare_end);
+                    if amount.measure == Measure::Ordinal && self.utterance.chars.get(bare) == Some(&'号') {
+                        grid.step(at, bare, 0, price + cost::FILLER, role, true);
+                    }
                 }
             }
         }
@@ -267,6 +276,12 @@ impl Scene<'_> {
             if named && (before.role == Role::Foreign || (before.role == Role::Unknown && self.could_name(before))) {
                 total = total.saturating_add(cost::MODIFIER);
             }
+        }
+        let far = |step: &Step| {
+            step.role == Role::Need && !step.exact && step.end - step.start == 2 && step.cost > cost::FAR_HEARD
+        };
+        if command.risk != Risk::Read && path.iter().any(far) {
+            total = total.saturating_add(cost::FAR_HEARD_COST);
         }
         if misheard > 30 && !whole {
             total = total.saturating_add(cost::BOTH);
