@@ -3,14 +3,18 @@
 //! The lock is the kernel's (`flock`), so that it ends with its process whatever ends the process; the number in the
 //! file is only there to be told to a person.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read, Seek, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
+use std::time::Duration;
 
 use super::error::StoreError;
 
 const NAME: &str = "lock";
+/// So often the lock is tried, with this time between: 60 ms in all.
+const ATTEMPTS: u32 = 31;
+const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(2);
 
 /// Held as long as it lives.
 #[derive(Debug)]
@@ -36,12 +40,16 @@ impl Lock {
             },
             Err(e) => return Err(io(e)),
         };
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(std::fs::TryLockError::WouldBlock) => {
-                return Err(StoreError::InUse { dir: state.to_owned(), pid: pid(&mut file) });
+        for attempt in 1.. {
+            match file.try_lock() {
+                Ok(()) => break,
+                // A reader that looks whether there is an owner holds the lock for some microseconds.
+                Err(TryLockError::WouldBlock) if attempt < ATTEMPTS => std::thread::park_timeout(BETWEEN_ATTEMPTS),
+                Err(TryLockError::WouldBlock) => {
+                    return Err(StoreError::InUse { dir: state.to_owned(), pid: pid(&mut file) });
+                }
+                Err(TryLockError::Error(e)) => return Err(io(e)),
             }
-            Err(std::fs::TryLockError::Error(e)) => return Err(io(e)),
         }
         // On a full or read-only disk the old number may stay; the lock itself holds all the same.
         let write = |file: &mut File| {

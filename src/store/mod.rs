@@ -24,8 +24,21 @@
 //! # The files
 //!
 //! Fixed for good in `contracts.md`, "State". `evidence/<first>.db` ([`segment`]), `evidence/head` ([`head`]),
-//! `keys/` ([`keys`]), `lock` ([`lock`]), `state.db` ([`state`]). Reading ([`read`], [`verify`]) needs none of the
-//! writer's parts, works on a copy, and never writes.
+//! `evidence/checkpoints` ([`checkpoint`]), `evidence/quarantine/` (damaged segments, never deleted), `evidence/reserve`
+//! (room for the row that says that the disk is full), `keys/` ([`keys`]), `lock` ([`lock`]), `state.db` ([`state`]).
+//! Reading ([`read`], [`verify`], [`export`]) needs none of the writer's parts, works on a copy, and never writes.
+//!
+//! # What goes wrong with a disk
+//!
+//! | fault | what the writer does |
+//! |---|---|
+//! | full | gives the reserve back for a `disk_full` row, keeps rows in bounded memory, tries every half second |
+//! | read-only | keeps rows in memory and tries; a start on such a disk is [`Standing::Unreachable`], not an error |
+//! | failed sync or write | drops the handle, opens anew, settles, finds what reached the file, appends the rest |
+//! | damaged newest segment | moves it to the quarantine, begins a new one whose first row names the old head |
+//! | locked by another process | tries without pause; after two seconds it counts as stalled |
+//!
+//! Afterwards an `evidence_recovered` row says how long it took, and a `gap` row how much did not fit into memory.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

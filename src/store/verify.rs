@@ -126,6 +126,8 @@ pub fn verify_against(path: &Path, notes: &str) -> Result<Verification, StoreErr
 /// One reading of the whole log.
 struct Pass {
     checkpoints: BTreeMap<u64, Checkpoint>,
+    /// No checkpoint is of fewer rows than this, and of more than were read.
+    next_checkpoint: u64,
     /// The last checkpoint that fits the rows.
     held_to: Option<Checkpoint>,
     /// A checkpoint did not fit; all later ones cannot fit either.
@@ -183,6 +185,7 @@ impl Pass {
         }
         Ok(Pass {
             checkpoints,
+            next_checkpoint: 0,
             held_to: None,
             checkpoint_broken: false,
             trusted,
@@ -338,7 +341,12 @@ impl Pass {
     }
 
     fn hold_against_checkpoint(&mut self, seq: Seq, algorithm: Algorithm) {
-        let Some(checkpoint) = self.checkpoints.get(&self.tree.size()).copied() else { return };
+        let size = self.tree.size();
+        if size < self.next_checkpoint {
+            return;
+        }
+        self.next_checkpoint = self.checkpoints.range(size + 1..).next().map_or(u64::MAX, |(next, _)| *next);
+        let Some(checkpoint) = self.checkpoints.get(&size).copied() else { return };
         if !self.tree_holds || self.checkpoint_broken {
             return;
         }

@@ -117,6 +117,8 @@ pub(super) struct Log {
     signs_fault: Option<Fault>,
     /// The head and the checkpoints have changed since they were synced.
     unsynced: bool,
+    /// When they were synced.
+    synced: Tick,
     canonical: Canonical,
 }
 
@@ -228,14 +230,23 @@ impl Log {
         self.checkpoints.add(&checkpoint, &self.key)
     }
 
-    /// Nothing came for a while: the head and the checkpoints, which are true without it, are made durable too.
+    /// Nothing came for a while. The head and the checkpoints are true without being synced, so that this is done once
+    /// in a minute and not after each burst: flash wears out.
     pub(super) fn rest(&mut self) {
-        let due = self.checkpoint_if_due((self.clock)());
-        if self.unsynced || due.is_err() {
-            let synced = due.and_then(|()| self.head.sync()).and_then(|()| self.checkpoints.sync());
-            self.signs_fault = synced.err().map(|_| Fault::Head);
-            self.unsynced = self.signs_fault.is_some();
+        let now = (self.clock)();
+        if self.unsynced && now.mono.since(self.synced) >= CHECKPOINT_TIME {
+            self.sync_signs(now);
         }
+    }
+
+    /// Vouches for everything that is written, durably.
+    fn sync_signs(&mut self, now: Stamp) {
+        let beyond = self.last.tree.size() > self.checkpoints.size;
+        let added = if beyond { self.add_checkpoint(now) } else { Ok(()) };
+        let synced = added.and_then(|()| self.head.sync()).and_then(|()| self.checkpoints.sync());
+        self.signs_fault = synced.err().map(|_| Fault::Head);
+        self.unsynced = self.signs_fault.is_some();
+        self.synced = now.mono;
     }
 
     /// Tells that a segment was moved aside: the first row of the new one.
@@ -315,10 +326,7 @@ impl Log {
     /// The log rests. Its rows are durable already: what can go wrong here is the last checkpoint of SQLite, which the
     /// next start makes, and the sync of the head, and an older head is a true one.
     pub(super) fn close(mut self) {
-        if self.last.tree.size() > self.checkpoints.size {
-            let _ = self.add_checkpoint((self.clock)());
-        }
-        self.rest();
+        self.sync_signs((self.clock)());
         let _ = self.segment.connection.close();
     }
 }

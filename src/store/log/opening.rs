@@ -103,6 +103,7 @@ impl Log {
             checkpointed: now.mono,
             signs_fault: None,
             unsynced: false,
+            synced: now.mono,
             canonical: Canonical::default(),
             segment,
         };
