@@ -245,8 +245,8 @@ fn starved() {
         spawn(&supervisor, Duration::from_secs(5), move |heart| {
             let mut last = sys::clock::now();
             while !heart.should_stop() {
-                // A fifth of a second of its own time between two beats.
-                let until = sys::clock::thread_cpu_ns() + 200_000_000;
+                // Half a second of its own time between two beats.
+                let until = sys::clock::thread_cpu_ns() + 500_000_000;
                 while sys::clock::thread_cpu_ns() < until && !heart.should_stop() {
                     std::hint::spin_loop();
                 }
