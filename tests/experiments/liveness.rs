@@ -3,6 +3,8 @@
 //! The paper (ReliHarness, Electronics) ran on another machine: its figures are printed for orientation only. What is
 //! compared is a plain Python version of its protocol, measured in the same run on this machine.
 
+#![expect(clippy::print_stdout, reason = "an experiment prints its table")]
+
 use std::collections::BTreeMap;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
