@@ -1,7 +1,5 @@
 //! Why real threads are silent, as the kernel's counters tell it; and what is no silence at all.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a helper of a test that cannot go on stops the test")]
-
 use std::ffi::CString;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};

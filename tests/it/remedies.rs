@@ -1,7 +1,5 @@
 //! What follows a failure, and workers that are not Rust closures: child processes, foreign code, adopted threads.
 
-#![expect(clippy::unwrap_used, reason = "a helper of a test that cannot go on stops the test")]
-
 use std::ffi::{OsString, c_void};
 use std::fs::File;
 use std::io::Write;

@@ -1,7 +1,6 @@
 //! The supervisor on real threads: both channels, the five states, and what workers do to mislead them.
 //!
 //! Every wait is for an event, under one deadline for the whole test.
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a helper of a test that cannot go on stops the test")]
 
 use std::collections::BTreeMap;
 use std::os::linux::net::SocketAddrExt;
