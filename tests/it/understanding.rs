@@ -256,7 +256,7 @@ fn check_figures(file: &str, right: usize) {
 fn the_corpus_is_understood_and_nothing_else_is_executed() {
     check_figures("dev.jsonl", 223);
     check_figures("paraphrases-1.jsonl", 174);
-    check_figures("paraphrases-2.jsonl", 143);
+    check_figures("paraphrases-2.jsonl", 141);
     check_figures("paraphrases-3.jsonl", 141);
     check_figures("rejects-3.jsonl", 0);
 }

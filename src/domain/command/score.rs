@@ -26,7 +26,7 @@ mod cost {
     pub(super) const FILLER: u16 = 3;
     /// A word that asks to see something, for a command that shows, and for one that acts.
     pub(super) const QUERY: u16 = 2;
-    pub(super) const QUERY_ACTING: u16 = 60;
+    pub(super) const QUERY_ACTING: u16 = 200;
     /// Half of such a word.
     pub(super) const HALF_QUERY: u16 = 40;
     /// What was needed, said again.
