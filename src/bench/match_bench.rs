@@ -3,16 +3,15 @@
 //! The sentences are of all kinds: templates word by word, misheard ones, other wording, and ordinary speech that
 //! means nothing. The scaled commands are made of trade words; they measure size, and mean nothing.
 
-use std::path::Path;
 use std::time::Instant;
 
 use interlock_domain::command::cascade::{Stages, Walk};
 use interlock_domain::command::definition::{Commands, Definition, Risk, Slot, SlotKind};
+use interlock_domain::command::lexicon::Lexicon;
+use interlock_domain::command::sound::Confusions;
 use interlock_domain::command::template::Template;
 use interlock_domain::command::understanding::Understanding;
 use serde_json::{Value, json};
-
-use crate::config::{ConfigError, commands, lexicon};
 
 /// Rounds over all sentences; the median of a round is steady from here on.
 const ROUNDS: usize = 20;
@@ -117,20 +116,21 @@ const THINGS: &[&str] = &[
     "转运车",
 ];
 
-/// Measures the shipped set, or one of `scaled` commands.
+/// Measures the set that `load` reads, or that set scaled to so many commands; reading the files counts as loading.
 ///
 /// # Errors
-/// When the embedded files do not load, which a test would have shown.
-pub fn run(scaled: Option<usize>) -> Result<Value, ConfigError> {
+/// Those of `load`.
+pub fn run<E>(
+    load: impl FnOnce() -> Result<(Commands, Lexicon, Confusions), E>,
+    scaled: Option<usize>,
+) -> Result<Value, E> {
     let before = rss_mib();
     let begun = Instant::now();
-    let mut set = commands::read(Path::new(commands::EMBEDDED_NAME), commands::EMBEDDED)?;
+    let (mut set, words, costs) = load()?;
     if let Some(count) = scaled {
         scale(&mut set, count);
     }
     let count = set.list.len();
-    let words = lexicon::read(Path::new(lexicon::EMBEDDED_NAME), lexicon::EMBEDDED)?;
-    let costs = lexicon::read_confusions(Path::new(lexicon::EMBEDDED_CONFUSIONS_NAME), lexicon::EMBEDDED_CONFUSIONS)?;
     let understanding = Understanding::compile(set, &words, &costs);
     let load_ms = begun.elapsed().as_secs_f64() * 1e3;
     let loaded = rss_mib();
@@ -220,12 +220,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_scaled_set_is_as_large_as_asked_and_its_commands_are_understood() {
-        let mut set = commands::read(Path::new(commands::EMBEDDED_NAME), commands::EMBEDDED).expect("the embedded set");
+    fn a_scaled_set_is_as_large_as_asked() {
+        let mut set = Commands::default();
         scale(&mut set, 1000);
         assert_eq!(set.list.len(), 1000);
-        let figures = run(Some(400)).expect("the embedded files");
-        assert_eq!(figures["commands"], 400);
-        assert_eq!(figures["queries"], 400 / 2 + SENTENCES.len());
+        assert_eq!((set.list[0].text.as_str(), set.list[5].text.as_str()), ("启动东区搅拌机", "停止东区粉碎机"));
+        let load = || Ok::<_, ()>((set, Lexicon::default(), Confusions::default()));
+        let figures = run(load, None).expect("loads");
+        assert_eq!(figures["commands"], 1000);
     }
 }

@@ -255,9 +255,10 @@ fn check_figures(file: &str, right: usize) {
 #[test]
 fn the_corpus_is_understood_and_nothing_else_is_executed() {
     check_figures("dev.jsonl", 223);
-    check_figures("paraphrases-1.jsonl", 176);
-    check_figures("paraphrases-2.jsonl", 143);
-    check_figures("paraphrases-3.jsonl", 140);
+    check_figures("paraphrases-1.jsonl", 174);
+    check_figures("paraphrases-2.jsonl", 141);
+    check_figures("paraphrases-3.jsonl", 141);
+    check_figures("rejects-3.jsonl", 0);
 }
 
 /// The thresholds stand in the middle of a plateau and not at its edge. Prints the table that they were chosen from.

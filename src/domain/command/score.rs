@@ -20,11 +20,13 @@ mod cost {
     /// A word of something else, and each of its characters.
     pub(super) const FOREIGN: u16 = 130;
     pub(super) const FOREIGN_CHAR: u16 = 20;
+    /// When that word is a verb: 停止启动水泵 starts nothing.
+    pub(super) const FOREIGN_VERB: u16 = 150;
     /// A word that means nothing.
     pub(super) const FILLER: u16 = 3;
     /// A word that asks to see something, for a command that shows, and for one that acts.
     pub(super) const QUERY: u16 = 2;
-    pub(super) const QUERY_ACTING: u16 = 60;
+    pub(super) const QUERY_ACTING: u16 = 200;
     /// Half of such a word.
     pub(super) const HALF_QUERY: u16 = 40;
     /// What was needed, said again.
@@ -311,7 +313,8 @@ impl Scene<'_> {
         }
         #[expect(clippy::cast_precision_loss, reason = "an utterance has at most 64 characters")]
         let length = (chars.len() as f32 - 0.7 * fillers as f32).max(3.0);
-        let hazard = self.hazard(command, &path);
+        let hazard = self.hazard(command, &path).or_else(|| self.other_verb(frame, command, &path));
+        let left_over = left_over || (command.risk != Risk::Read && self.is_told(&path));
         let half = path.iter().any(|step| !step.exact && step.cost == 75 && step.end - step.start == 1);
         let verb_exact = path.iter().filter(|step| matches!(step.role, Role::Verb | Role::Both)).all(|step| step.exact);
         path.shrink_to_fit();
@@ -347,6 +350,40 @@ impl Scene<'_> {
             verb |= word.actions != 0 && found.end - found.start >= 2;
         }
         !(thing && verb)
+    }
+
+    /// 停止启动水泵: a verb of something else that nothing explains makes two orders of one, and neither is done.
+    fn other_verb(&self, frame: &Frame, command: &Definition, path: &[Step]) -> Option<HazardKind> {
+        let unexplained = |at: u8| {
+            path.iter()
+                .any(|step| step.start <= at && at < step.end && matches!(step.role, Role::Unknown | Role::Foreign))
+        };
+        let another = self.found.iter().any(|found| {
+            let word = self.words.word(found.word);
+            let says = found.exact && found.end - found.start >= 2 && word.actions & !self.frames.view != 0;
+            let plain = !(word.filler || word.reason || word.query) && self.words.concepts(word).is_empty();
+            says && plain
+                && self.frames.verb(word.actions, frame.actions) == FAR
+                && (found.start..found.end).all(unexplained)
+        });
+        (another && command.risk != Risk::Read).then_some(HazardKind::Several)
+    }
+
+    /// 水泵停了 may tell what happened. It asks for it only when something says so: 把, 吧, a reason before it.
+    fn is_told(&self, path: &[Step]) -> bool {
+        let chars = &self.utterance.chars;
+        let Some(last) = path.iter().rposition(|step| matches!(step.role, Role::Verb | Role::Both)) else {
+            return false;
+        };
+        let end = usize::from(path[last].end);
+        let thing_first = path[..last].iter().any(|step| step.role == Role::Need);
+        let done =
+            chars[end - 1] == '了' || chars.get(end) == Some(&'了') || (thing_first && chars.last() == Some(&'了'));
+        let asked = chars.iter().any(|ch| ASKING.contains(*ch));
+        let reason = chars[..chars.len() - 1].iter().filter(|ch| **ch == '了').count() > 0
+            && path.iter().filter(|step| matches!(step.role, Role::Verb | Role::Both)).count() == 1
+            && chars.last() == Some(&'了');
+        done && !asked && !reason
     }
 
     /// 饿 before 号, a verb or a particle does not name a thing; a word of two unknown characters might.
@@ -462,8 +499,12 @@ impl Scene<'_> {
     }
 }
 
+/// Characters that make a request of a sentence that could tell what happened.
+const ASKING: &str = "把将给请烦帮让叫快赶马立先可该要吧别不用甭呗咯喽太";
+
 fn foreign(word: &Word) -> u16 {
-    cost::FOREIGN + cost::FOREIGN_CHAR * u16::try_from(word.len()).unwrap_or(u16::MAX)
+    let verb = if word.actions != 0 { cost::FOREIGN_VERB } else { 0 };
+    cost::FOREIGN + verb + cost::FOREIGN_CHAR * u16::try_from(word.len()).unwrap_or(u16::MAX)
 }
 
 /// What a number costs a command.
