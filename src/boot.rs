@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use thiserror::Error;
 use tokio::sync::{mpsc, watch};
 
-use crate::agents::bridge::bridge;
+use crate::agents::bridge::{bridge, watch_workers};
 use crate::agents::core::{Core, Settings as McpSettings};
 use crate::config::{self, Config, ConfigError, Tier};
 use crate::control::{self, Context};
@@ -257,9 +257,10 @@ async fn serve(made: Made) -> Result<(), BootError> {
     }
     let (listener, ears) = Listener::new(commands.ears(Arc::clone(&devices)), mediator.clone(), writer);
     let listener_running = tokio::spawn(ears.run());
-    let (engine, bridge) = bridge(mediator.clone());
+    let (engine, bridge) = bridge(mediator.clone(), tasks.clone());
     let bridge_running = tokio::spawn(bridge.run());
     let core = Core::new(engine, McpSettings::default());
+    let workers_running = tokio::spawn(watch_workers(Arc::clone(&core), tasks.clone(), stopped.clone()));
 
     let (mcp_address, mcp_running) = match config.mcp_listen {
         None => (None, None),
@@ -346,6 +347,7 @@ async fn serve(made: Made) -> Result<(), BootError> {
     drop(reloader);
     listener_running.abort();
     bridge_running.abort();
+    workers_running.abort();
     tasks_running.abort();
     let _ = std::fs::remove_file(&places.socket);
     Ok(())

@@ -111,13 +111,16 @@ pub mod kind {
     pub const CARRIED: &str = "carried";
     /// A damaged segment was moved aside.
     pub const QUARANTINED: &str = "quarantined";
-    /// A call ended. It is the only kind that closes a call, and it closes it for good.
+    /// A call ended. One that ended as unknown, with an effect to look at, stays open until it is resolved.
     pub const SETTLED: &str = "settled";
-    /// Learned after the settlement; points to it and opens nothing.
+    /// Learned after the settlement; points to it and closes the call for good.
     pub const RESOLVED: &str = "resolved";
     /// A report of a tool that came after the settlement; opens nothing.
     pub const LATE_REPORT: &str = "late_report";
 }
+
+/// The way out of an unknown outcome that needs nobody, as `detail.way_out` of its settlement has it.
+const ASK_AGAIN: &str = "ask_again";
 
 /// What a row does to its call in the eyes of the next start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -199,10 +202,18 @@ impl Row {
     pub fn bearing(&self) -> Bearing {
         match (&self.call, self.kind.as_ref()) {
             (None, _) => Bearing::Aside,
-            (Some(_), kind::SETTLED) => Bearing::Closes,
-            (Some(_), kind::RESOLVED | kind::LATE_REPORT | kind::CARRIED) => Bearing::Aside,
+            // An unknown effect waits for a person, who may come after the next start: it stays open until it is
+            // resolved. One that changes nothing may simply be asked again.
+            (Some(_), kind::SETTLED) if self.waits_for_a_person() => Bearing::Opens,
+            (Some(_), kind::SETTLED | kind::RESOLVED) => Bearing::Closes,
+            (Some(_), kind::LATE_REPORT | kind::CARRIED) => Bearing::Aside,
             (Some(_), _) => Bearing::Opens,
         }
+    }
+
+    fn waits_for_a_person(&self) -> bool {
+        let asks_again = format!("\"way_out\":\"{ASK_AGAIN}\"");
+        self.to.as_deref() == Some("unknown") && !self.detail.as_deref().unwrap_or_default().contains(&asks_again)
     }
 
     /// About how many bytes the row holds, for the bounds of queues.
@@ -572,13 +583,22 @@ mod tests {
     }
 
     #[test]
-    fn only_a_settlement_closes_a_call() {
+    fn a_call_is_open_until_it_is_settled_and_an_unknown_one_until_it_is_resolved() {
         let call: CallId = "01KBA6AK800000000000000007.3.0".parse().unwrap();
         let of = |kind: &'static str| Row::new(stamp(), kind).of_call(call).bearing();
+        let unknown = |way_out: &str| {
+            let row =
+                Row::new(stamp(), kind::SETTLED).of_call(call).detailed(&serde_json::json!({ "way_out": way_out }));
+            Row { to: Some("unknown".into()), ..row }.bearing()
+        };
+        assert_eq!(unknown("hold"), Bearing::Opens);
+        assert_eq!(unknown("query_first"), Bearing::Opens);
+        assert_eq!(unknown("ask_again"), Bearing::Closes);
         assert_eq!(of("requested"), Bearing::Opens);
         assert_eq!(of("intent"), Bearing::Opens);
         assert_eq!(of(kind::SETTLED), Bearing::Closes);
-        assert_eq!(of(kind::RESOLVED), Bearing::Aside);
+        assert_eq!(of(kind::RESOLVED), Bearing::Closes);
+        assert_eq!(of(kind::LATE_REPORT), Bearing::Aside);
         assert_eq!(Row::new(stamp(), "boot").bearing(), Bearing::Aside);
     }
 

@@ -69,10 +69,7 @@ const MODULES: &[(&str, &[&str], &[&str])] = &[
     ("config", &[], &["toml", "serde"]),
     // The plant's process model is a file that a person may write: its mistakes are told as those of the configuration.
     ("plant", &["config"], &["tokio", "tokio_modbus", "toml", "serde"]),
-    ("bench", &["engine", "store", "infer", "sys", "record"], &["tokio", "serde"]),
     // The figures of the log stand beside raw SQLite, in one run.
-    ("bench", &["engine", "store", "infer", "sys", "record"], &["tokio", "rusqlite"]),
-    // Measures beside raw SQLite in one run.
     ("bench", &["engine", "store", "infer", "sys", "record"], &["tokio", "serde", "rusqlite"]),
     (
         "cli",

@@ -5,32 +5,30 @@
 //! answers. A parked call belongs to its owner and to the exact call: another client, or other arguments, do not get
 //! at it, and it does not wait for ever.
 
-use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
-use sha2::{Digest, Sha256};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
-use crate::agents::core::{Core, Ctx, Out, Owner};
+use crate::agents::core::Core;
+use crate::agents::ctx::{Ctx, Out};
 use crate::agents::engine::{Answer, Ask, NotAsked, QuestionView};
 use crate::agents::list;
-use crate::agents::session::{Cancel, Session};
+use crate::agents::parked::{Call, Resume};
+use crate::agents::session::Session;
 use crate::agents::tasks::record::Record;
 use crate::mcp::era::{self, Era, Kind};
-use crate::mcp::rpc::{self, Id, RpcError};
+use crate::mcp::rpc::{self, RpcError};
 
-/// How long an answer of the client is waited for. Longer than a question of the gate lives (120 s), so that the
-/// question's own end is what ends the wait.
-const ANSWER_WAIT: Duration = Duration::from_secs(150);
+/// How long an answer of the client is waited for: as long as a person may look at a form. A question of the gate ends
+/// by itself long before (120 s).
+const ANSWER_WAIT: Duration = Duration::from_secs(600);
 
 /// The same for a task, whose client may come by seldom.
 const TASK_ANSWER_WAIT: Duration = Duration::from_secs(3600);
-
-/// Calls that may be parked at once.
-const PARKED_MAX: usize = 256;
 
 /// The key of the gate's own question, which no tool's question can have by accident.
 const KEY_GATE: &str = "interlock/decision";
@@ -108,19 +106,6 @@ pub enum Heard {
     Not(NotAsked),
     /// The client came back.
     Back(Resume),
-}
-
-/// A request that takes a parked call up again.
-#[derive(Debug)]
-pub struct Resume {
-    /// Its id.
-    pub id: Id,
-    /// Its `_meta`.
-    pub meta: Map<String, Value>,
-    /// The answers that it brings.
-    pub answers: Map<String, Value>,
-    /// Where messages go from now on.
-    pub out: Out,
 }
 
 impl Asking {
@@ -323,126 +308,6 @@ pub fn fits(method: &str, answer: &Value) -> bool {
     }
 }
 
-/// The exact call that a parked state belongs to.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Call([u8; 32]);
-
-impl Call {
-    /// Of a request's method and parameters, without what differs between the request and its retry.
-    #[must_use]
-    pub fn of(method: &str, params: &Map<String, Value>) -> Call {
-        let mut hash = Sha256::new();
-        feed(&mut hash, method.as_bytes());
-        let mut members: Vec<_> = params
-            .iter()
-            .filter(|(name, _)| !matches!(name.as_str(), "_meta" | "inputResponses" | "requestState"))
-            .collect();
-        members.sort_by_key(|(name, _)| name.as_str());
-        for (name, value) in members {
-            feed(&mut hash, name.as_bytes());
-            feed_value(&mut hash, value);
-        }
-        Call(hash.finalize().into())
-    }
-}
-
-/// Length before bytes, so that no two sequences of texts are the same bytes.
-fn feed(hash: &mut Sha256, bytes: &[u8]) {
-    hash.update((bytes.len() as u64).to_le_bytes());
-    hash.update(bytes);
-}
-
-/// A value with the members of its objects in one order, whatever order they came in.
-fn feed_value(hash: &mut Sha256, value: &Value) {
-    match value {
-        Value::Array(items) => {
-            feed(hash, b"[");
-            items.iter().for_each(|item| feed_value(hash, item));
-            feed(hash, b"]");
-        }
-        Value::Object(members) => {
-            feed(hash, b"{");
-            let mut sorted: Vec<_> = members.iter().collect();
-            sorted.sort_by_key(|(name, _)| name.as_str());
-            for (name, member) in sorted {
-                feed(hash, name.as_bytes());
-                feed_value(hash, member);
-            }
-            feed(hash, b"}");
-        }
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {
-            feed(hash, value.to_string().as_bytes());
-        }
-    }
-}
-
-/// The calls that wait for their client to come back.
-#[derive(Debug, Default)]
-pub struct Parked(
-    // The task that parks and the task that resumes meet here for one table operation.
-    Mutex<HashMap<String, Waiting>>,
-);
-
-#[derive(Debug)]
-struct Waiting {
-    owner: Owner,
-    call: Call,
-    cancel: Cancel,
-    resume: oneshot::Sender<Resume>,
-}
-
-impl Parked {
-    fn table(&self) -> MutexGuard<'_, HashMap<String, Waiting>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn add(&self, ctx: &Ctx, call: &Call) -> Option<(String, oneshot::Receiver<Resume>)> {
-        let state = token()?;
-        let (resume, resumed) = oneshot::channel();
-        let mut table = self.table();
-        // Whoever waited has gone: its receiver says so.
-        table.retain(|_, waiting| !waiting.resume.is_closed());
-        if table.len() >= PARKED_MAX {
-            return None;
-        }
-        let waiting = Waiting { owner: ctx.owner.clone(), call: call.clone(), cancel: ctx.cancel.clone(), resume };
-        table.insert(state.clone(), waiting);
-        Some((state, resumed))
-    }
-
-    fn forget(&self, state: &str) {
-        self.table().remove(state);
-    }
-
-    /// Takes a parked call up again. Gives back what cancels it.
-    ///
-    /// # Errors
-    /// When there is no such call, or it is not this owner's, or not this call.
-    pub fn resume(&self, state: &str, owner: &Owner, call: &Call, resume: Resume) -> Result<Cancel, RpcError> {
-        let none = || {
-            let message = "\"requestState\" is unknown, expired, used up, or of another call: send the call anew";
-            RpcError::new(rpc::INVALID_PARAMS, message)
-        };
-        let mut table = self.table();
-        let fits = table.get(state).is_some_and(|waiting| waiting.owner == *owner && waiting.call == *call);
-        if !fits {
-            return Err(none());
-        }
-        let waiting = table.remove(state).ok_or_else(none)?;
-        drop(table);
-        waiting.resume.send(resume).map_err(|_| none())?;
-        Ok(waiting.cancel)
-    }
-}
-
-/// 128 random bits as text: whoever names one was given it. None when the system has no randomness to give.
-#[must_use]
-pub fn token() -> Option<String> {
-    let mut bytes = [0; 16];
-    getrandom::fill(&mut bytes).ok()?;
-    Some(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
-}
-
 #[cfg(test)]
 mod tests {
     use interlock_domain::id::QuestionId;
@@ -482,27 +347,5 @@ mod tests {
         let ask = form(&question);
         assert_eq!(ask.params["message"], "合上一号断路器？\nClose breaker 1?\n(q7, confirm)");
         assert_eq!(ask.params["requestedSchema"]["properties"]["decision"]["default"], "deny");
-    }
-
-    fn of(params: Value) -> Call {
-        Call::of("tools/call", params.as_object().expect("an object"))
-    }
-
-    #[test]
-    fn a_call_is_known_by_its_arguments_and_not_by_their_order() {
-        let call = of(json!({"name": "a", "arguments": {"x": 1, "y": [2, 3]}}));
-        let retry = json!({"arguments": {"y": [2, 3], "x": 1}, "name": "a", "requestState": "s",
-            "inputResponses": {"k": 1}, "_meta": {"z": 1}});
-        assert_eq!(of(retry), call);
-        for other in [
-            json!({"name": "b", "arguments": {"x": 1, "y": [2, 3]}}),
-            json!({"name": "a", "arguments": {"x": 1, "y": [3, 2]}}),
-            json!({"name": "a", "arguments": {"x": "1", "y": [2, 3]}}),
-            json!({"name": "a", "arguments": {"x": 1, "y": [[2], 3]}}),
-            json!({"name": "a", "arguments": {"x": 1, "y": [2, 3], "z": null}}),
-            json!({"name": "a"}),
-        ] {
-            assert_ne!(of(other.clone()), call, "{other}");
-        }
     }
 }

@@ -5,23 +5,29 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use interlock_domain::closure::Ending as Ended;
 use interlock_domain::gate::docket;
 use interlock_domain::id::{BatchId, CallId, RunId, TaskId};
+use interlock_domain::liveness::lifecycle::{Outcome, State};
 use interlock_domain::request::why::Lang;
 use interlock_domain::request::{Asker as DomainAsker, Via};
 use interlock_domain::surface::tool::{Annotations, Kind, Tool};
 use interlock_domain::time::Wall;
 use serde_json::{Map, Value};
-use tokio::sync::{broadcast, mpsc, oneshot};
+use tokio::sync::{broadcast, mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 
+use super::core::Core;
 use super::engine::{
-    Answer, Ending, Engine, EngineRequest, NotSubmitted, Output, QuestionKind, QuestionView, ReplyView, Submitted,
-    ToolView,
+    Answer, Ending, Engine, EngineRequest, NotSubmitted, Offers, Output, QuestionKind, QuestionView, ReplyView,
+    Submitted, TaskSupport, ToolView, WorkerState, WorkerView,
 };
 use crate::engine::handle::{Answered, Mediator, NotTaken, Open, Wanted};
+use crate::engine::supervisor::TaskRow;
+use crate::engine::tasks::Tasks;
+use crate::mcp::rpc::{self, RpcError};
 use crate::sys::clock;
 
 /// Requests of all clients that may wait for this task; it answers each in microseconds.
@@ -32,18 +38,20 @@ const NEWS_LEN_MAX: usize = 64;
 
 /// The handle for the front, and the task behind it, which the caller runs.
 #[must_use]
-pub fn bridge(mediator: Mediator) -> (Engine, Bridge) {
+pub fn bridge(mediator: Mediator, tasks: Tasks) -> (Engine, Bridge) {
     let (requests, inbox) = mpsc::channel(INBOX_LEN_MAX);
     let (news, _) = broadcast::channel(NEWS_LEN_MAX);
-    let tools = mediator.surface().tools().map(|tool| view(tool)).collect();
-    (Engine { requests, news }, Bridge { inbox, mediator, tools, batches: BTreeMap::new(), waiting: JoinSet::new() })
+    // No server stands behind us yet: there are tools, and nothing beside them.
+    let (_, offers) = watch::channel(Offers::default());
+    let bridge = Bridge { inbox, mediator, tasks, batches: BTreeMap::new(), waiting: JoinSet::new() };
+    (Engine { requests, news, offers }, bridge)
 }
 
 /// The task behind the handle.
 pub struct Bridge {
     inbox: mpsc::Receiver<EngineRequest>,
     mediator: Mediator,
-    tools: Arc<[ToolView]>,
+    tasks: Tasks,
     batches: BTreeMap<CallId, BatchId>,
     waiting: JoinSet<CallId>,
 }
@@ -70,7 +78,8 @@ impl Bridge {
     async fn take(&mut self, request: EngineRequest) {
         match request {
             EngineRequest::Tools { run: _, reply } => {
-                let _ = reply.send(Arc::clone(&self.tools));
+                let tools = self.mediator.surface().tools().map(|tool| view(tool)).collect();
+                let _ = reply.send(tools);
             }
             EngineRequest::OpenRun { asker, reply } => {
                 let asker = DomainAsker { via: Via::Mcp, name: asker.label() };
@@ -92,6 +101,14 @@ impl Bridge {
                 // Whether it counted is in the evidence, and the call's own end tells the client.
                 let _ = self.mediator.answer(question, answer, by).await;
             }
+            EngineRequest::Relay { method, params: _, up: _, reply } => {
+                // Nothing is offered, so nothing of it is answered by anybody.
+                let _ = reply.send(Err(RpcError::new(rpc::METHOD_NOT_FOUND, format!("there is no {method}"))));
+            }
+            EngineRequest::StopWorker(task) => {
+                // Whether it was there is in the evidence.
+                let _ = self.tasks.supervisor().stop(task).await;
+            }
             EngineRequest::Cancel(call) => {
                 if let Some(batch) = self.batches.get(&call) {
                     self.mediator.cancel(*batch);
@@ -101,6 +118,9 @@ impl Bridge {
     }
 
     async fn submit(&mut self, run: RunId, wanted: Wanted) -> Result<Submitted, NotSubmitted> {
+        if self.mediator.surface().tool(&wanted.tool).is_none() {
+            return Err(NotSubmitted::NoSuchTool);
+        }
         let submitted = self.mediator.submit(run, vec![wanted]).await.map_err(|error| match error {
             NotTaken::Busy => NotSubmitted::Busy,
             NotTaken::Stopping => NotSubmitted::Stopping,
@@ -125,7 +145,8 @@ impl Bridge {
 
 fn view(tool: &Tool) -> ToolView {
     let definition = tool.definition();
-    let background = matches!(definition.kind, Kind::Monitor(_));
+    let tasks =
+        if matches!(definition.kind, Kind::Monitor(_)) { TaskSupport::Optional } else { TaskSupport::Forbidden };
     ToolView {
         name: definition.name.clone(),
         title: definition.title.en.clone(),
@@ -134,7 +155,7 @@ fn view(tool: &Tool) -> ToolView {
         output_schema: definition.output_schema.clone(),
         annotations: annotations(definition.annotations),
         contract: crate::record::contract::to_json(&tool.weakest_contract()),
-        background,
+        tasks,
     }
 }
 
@@ -190,5 +211,62 @@ fn reply_view(answered: &Answered) -> ReplyView {
         message: ended.message(Lang::En),
         evidence: answered.evidence.map(|seq| seq.0),
         task,
+    }
+}
+
+/// How often the workers are looked at when nothing is told of them: their beats age without an event.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// Tells the tasks of the protocol what the supervisor knows of their workers, until the daemon stops.
+pub async fn watch_workers(core: Arc<Core>, tasks: Tasks, mut stop: watch::Receiver<bool>) {
+    let mut changes = tasks.changes();
+    loop {
+        tokio::select! {
+            _ = stopped(&mut stop) => return,
+            changed = tokio::time::timeout(LOOK_EVERY, changes.changed()) => if let Ok(Err(_)) = changed {
+                return;
+            },
+        }
+        if let Ok(rows) = tasks.list(true).await {
+            let workers: Vec<WorkerView> = rows.iter().map(|(row, evidence)| worker(row, *evidence)).collect();
+            core.tasks.observe(&workers);
+        }
+    }
+}
+
+async fn stopped(stop: &mut watch::Receiver<bool>) {
+    let _ = stop.wait_for(|stop| *stop).await;
+}
+
+fn worker(row: &TaskRow, evidence: Option<u64>) -> WorkerView {
+    let state = match row.state {
+        State::Running => WorkerState::Running,
+        State::Zombie => WorkerState::Zombie,
+        State::Dead => WorkerState::Dead,
+        State::Stopped => WorkerState::Stopped,
+        State::Cleaned => WorkerState::Cleaned,
+    };
+    let ended = |ending: Ending, code: &str| ReplyView {
+        ending,
+        code: code.to_owned(),
+        output: row.output.clone().map(Output::Object),
+        message: row.said.clone(),
+        evidence,
+        task: Some(row.key.task),
+    };
+    let end = match row.outcome {
+        Some(Outcome::Success) => Some(ended(Ending::Done, "done")),
+        Some(Outcome::Error) => Some(ended(Ending::Failed, "task_failed")),
+        Some(Outcome::Stopped) | None => None,
+    };
+    WorkerView {
+        task: row.key.task,
+        generation: row.key.generation,
+        state,
+        cause: row.cause.map(|cause| cause.name().to_owned()).unwrap_or_default(),
+        last_beat_ms: row.last_beat_ms,
+        progress: row.progress,
+        evidence,
+        end,
     }
 }

@@ -12,14 +12,16 @@ use serde_json::{Map, Value, json};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, timeout, timeout_at};
 
-use crate::agents::ask::{self, Asking, Call, Heard};
-use crate::agents::core::{Core, Ctx, Fault, stopping};
+use crate::agents::ask::{self, Asking, Heard};
+use crate::agents::core::{Core, stopping};
+use crate::agents::ctx::{Ctx, Fault};
 use crate::agents::engine::{
     Answer, Ending, EngineRequest, NotAsked, NotSubmitted, QuestionView, ReplyView, Submitted, TaskSupport,
     UPWARD_LEN_MAX, Upward,
 };
 use crate::agents::list;
 use crate::agents::outcome;
+use crate::agents::parked::Call;
 use crate::agents::session::WATCHED_MAX;
 use crate::agents::tasks::methods;
 use crate::agents::tasks::record::Record;

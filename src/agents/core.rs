@@ -3,27 +3,25 @@
 //! The fronts hand in a request with all that they know of it ([`Ctx`]), and read the answer from the way out that
 //! stands in it. What is in here does not know HTTP from stdio.
 
-use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use interlock_domain::id::RunId;
-use serde_json::{Map, Value, json};
-use tokio::sync::mpsc;
+use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use crate::agents::ask::Parked;
 use crate::agents::call;
-use crate::agents::engine::{Asker, Engine, EngineRequest, Offers};
-use crate::agents::front::stream::Stream;
+use crate::agents::ctx::{Ctx, Fault};
+use crate::agents::engine::{Engine, EngineRequest, Offers};
+use crate::agents::front::door::Tokens;
 use crate::agents::list;
 use crate::agents::listen;
+use crate::agents::parked::Parked;
 use crate::agents::session::{Cancel, Session};
-use crate::agents::tasks::record::Record;
+use crate::agents::tasks;
 use crate::agents::tasks::store::Tasks;
-use crate::agents::tasks::{self};
 use crate::mcp::era::{self, Era, Kind};
-use crate::mcp::rpc::{self, Id, Request, RpcError};
+use crate::mcp::rpc::{self, Request, RpcError};
 
 /// What can be set. The defaults are what the daemon runs with; tests set shorter waits.
 #[derive(Debug, Clone)]
@@ -42,6 +40,8 @@ pub struct Settings {
     pub sessions_max: usize,
     /// Open connections.
     pub connections_max: usize,
+    /// Who may come in over HTTP.
+    pub tokens: Tokens,
     /// How long the head of a request may take, and how long a connection may lie idle. Clients close idle
     /// connections after 4 to 5 s themselves, so they do not run into it.
     pub head_wait: Duration,
@@ -60,6 +60,7 @@ impl Default for Settings {
             requests_max: 1024,
             sessions_max: 2048,
             connections_max: 2048,
+            tokens: Tokens::default(),
             head_wait: Duration::from_secs(30),
             body_wait: Duration::from_secs(30),
             drain_wait: Duration::from_secs(5),
@@ -82,67 +83,6 @@ pub struct Core {
     pub halt: Cancel,
     // The tasks of the requests: kept so that they end with us. Touched once when a request begins.
     work: Mutex<JoinSet<()>>,
-}
-
-/// Whom a parked call or a task belongs to. Whoever else names it is told that there is none.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Owner(pub Arc<str>);
-
-/// Where the messages of a request go.
-#[derive(Debug, Clone)]
-pub enum Out {
-    /// Into its buffer, which an HTTP response reads.
-    Stream(Arc<Stream>),
-    /// As lines to the one writer of a connection.
-    Lines(mpsc::Sender<String>),
-}
-
-/// All that is known of a request beside its method and parameters.
-#[derive(Debug)]
-pub struct Ctx {
-    /// Its era.
-    pub era: Era,
-    /// Its id. Changes when a parked call is taken up again by another request.
-    pub id: Id,
-    /// Its `_meta`.
-    pub meta: Map<String, Value>,
-    /// Answers that it brought along before anything was asked. A tool may have them; the gate never looks here.
-    pub answers: Map<String, Value>,
-    /// What its client can do.
-    pub capabilities: Value,
-    /// Which program its client is.
-    pub client: Asker,
-    /// Whose it is.
-    pub owner: Owner,
-    /// The session or connection that it came by.
-    pub place: Arc<str>,
-    /// The task that the call has become.
-    pub task: Option<Arc<Record>>,
-    /// What has to happen when its client has its answer.
-    pub after: After,
-    /// Its session, in the older era.
-    pub session: Option<Arc<Session>>,
-    /// Says that nobody wants the answer any more.
-    pub cancel: Cancel,
-    /// Where its messages go. None while the call is parked: there is nobody to send to.
-    pub out: Option<Out>,
-}
-
-/// Why a request has no result.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Fault {
-    /// It is answered with an error.
-    Rpc(RpcError),
-    /// It was cancelled: nothing more is sent for it.
-    Cancelled,
-    /// Its task has a worker now, and ends with that.
-    Later,
-}
-
-impl From<RpcError> for Fault {
-    fn from(error: RpcError) -> Fault {
-        Fault::Rpc(error)
-    }
 }
 
 /// What is said when the engine has gone.
@@ -174,7 +114,11 @@ impl Core {
     pub fn begin(self: &Arc<Core>, request: Request, ctx: Ctx) {
         let core = Arc::clone(self);
         let mut work = self.work.lock().unwrap_or_else(PoisonError::into_inner);
-        while work.try_join_next().is_some() {}
+        while let Some(ended) = work.try_join_next() {
+            if let Err(why) = ended {
+                tracing::error!(error = %why, "mcp: the work on a request broke");
+            }
+        }
         if work.len() >= self.settings.requests_max {
             drop(work);
             let busy = format!("{} requests are in flight", self.settings.requests_max);
@@ -275,144 +219,5 @@ fn is_offered(era: Era, method: &str, offers: Offers) -> bool {
         "resources/subscribe" | "resources/unsubscribe" => offers.resources && era == Era::Legacy,
         "completion/complete" => offers.completions,
         _ => false,
-    }
-}
-
-/// What has to happen when a request is answered: it happens once, at the latest when this is dropped, even when the
-/// work on the request panics or is aborted.
-#[derive(Default)]
-pub struct After(Option<Box<dyn FnOnce() + Send + Sync>>);
-
-impl After {
-    /// That.
-    pub fn new(run: impl FnOnce() + Send + Sync + 'static) -> After {
-        After(Some(Box::new(run)))
-    }
-}
-
-impl fmt::Debug for After {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("After")
-    }
-}
-
-impl Drop for After {
-    fn drop(&mut self) {
-        if let Some(run) = self.0.take() {
-            run();
-        }
-    }
-}
-
-impl Ctx {
-    /// Sends a notification, if there is anybody to send to and room for it.
-    pub fn notify(&self, method: &str, params: &Value) {
-        match &self.out {
-            Some(Out::Stream(stream)) => {
-                stream.may(rpc::notification(method, params));
-            }
-            Some(Out::Lines(lines)) => {
-                // Full means that the client does not read: it loses news, not answers.
-                let _full = lines.try_send(rpc::notification(method, params));
-            }
-            None => {}
-        }
-    }
-
-    /// Sends a log message, if its client wants messages of that severity.
-    pub fn log(&self, level: &str, logger: Option<&str>, data: &Value) {
-        let least = match &self.session {
-            Some(session) => session.log_level(),
-            None => match self.meta.get(era::META_LOG_LEVEL) {
-                Some(Value::String(least)) => least.clone(),
-                _ => return,
-            },
-        };
-        if era::is_logged(level, &least) {
-            let mut params = json!({"level": level, "data": data});
-            if let Some(logger) = logger {
-                params["logger"] = logger.into();
-            }
-            self.notify("notifications/message", &params);
-        }
-    }
-
-    /// Sends how far the request is, if its client asked for that.
-    pub fn progress(&self, progress: f64, total: Option<f64>, message: Option<&str>) {
-        if let Some(token @ (Value::String(_) | Value::Number(_))) = self.meta.get("progressToken") {
-            let mut params = json!({"progressToken": token, "progress": progress});
-            if let Some(total) = total {
-                params["total"] = total.into();
-            }
-            if let Some(message) = message {
-                params["message"] = message.into();
-            }
-            self.notify("notifications/progress", &params);
-        }
-    }
-
-    /// Sends the answer. Nothing follows it.
-    pub async fn finish(&mut self, answer: Result<Value, RpcError>) {
-        match self.out.take() {
-            Some(Out::Stream(stream)) => stream.answer(rpc::response(&self.id, &answer), status(self.era, &answer)),
-            Some(Out::Lines(lines)) => {
-                // Fails when the connection is gone, and the answer with it.
-                let _gone = lines.send(rpc::response(&self.id, &answer)).await;
-            }
-            None => {}
-        }
-    }
-
-    /// Answers with an error, without waiting: for a request that was never begun.
-    pub fn refuse(mut self, error: RpcError) {
-        self.finish_now(Err(error));
-    }
-
-    fn finish_now(&mut self, answer: Result<Value, RpcError>) {
-        match self.out.take() {
-            Some(Out::Stream(stream)) => stream.answer(rpc::response(&self.id, &answer), status(self.era, &answer)),
-            Some(Out::Lines(lines)) => {
-                let _full = lines.try_send(rpc::response(&self.id, &answer));
-            }
-            None => {}
-        }
-    }
-
-    /// Ends without an answer.
-    pub fn end(&mut self) {
-        match self.out.take() {
-            Some(Out::Stream(stream)) => stream.end(),
-            Some(Out::Lines(_)) | None => {}
-        }
-    }
-}
-
-impl Drop for Ctx {
-    fn drop(&mut self) {
-        if let Some(task) = self.task.take() {
-            let message = "the work on this task was dropped; its outcome is not known";
-            task.finish(Err(RpcError::new(rpc::INTERNAL_ERROR, message)));
-        }
-        // Still there only if the work on it panicked or was aborted: a client must not wait for ever.
-        self.finish_now(Err(RpcError::new(rpc::INTERNAL_ERROR, "the request was dropped; its outcome is not known")));
-    }
-}
-
-/// The HTTP status of an answer. The modern era fixes it by the error; the older one sends its errors with 200.
-#[must_use]
-pub fn status(era: Era, answer: &Result<Value, RpcError>) -> u16 {
-    match (era, answer) {
-        (Era::Modern, Err(error)) => match error.code {
-            rpc::METHOD_NOT_FOUND => 404,
-            rpc::PARSE_ERROR
-            | rpc::INVALID_REQUEST
-            | rpc::INVALID_PARAMS
-            | rpc::HEADER_MISMATCH
-            | rpc::MISSING_CLIENT_CAPABILITY
-            | rpc::UNSUPPORTED_VERSION => 400,
-            rpc::BUSY => 503,
-            _ => 200,
-        },
-        (Era::Modern, Ok(_)) | (Era::Legacy, _) => 200,
     }
 }

@@ -9,7 +9,8 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 use tokio::sync::{broadcast, mpsc};
 
-use crate::agents::core::{Core, Ctx, Fault};
+use crate::agents::core::Core;
+use crate::agents::ctx::{Ctx, Fault};
 use crate::agents::engine::{News, Offers};
 use crate::agents::session::WATCHED_MAX;
 use crate::agents::tasks::methods;

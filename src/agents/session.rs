@@ -25,6 +25,13 @@ pub const WATCHED_MAX: usize = 256;
 /// Streams of one session that can still be resumed.
 const STREAMS_MAX: usize = 16;
 
+/// Bytes of ended streams that a session keeps for a client that may come back.
+const ENDED_LEN_MAX: usize = 64 << 10;
+
+fn ended_len(streams: &VecDeque<(u64, Arc<Stream>)>) -> usize {
+    streams.iter().filter(|(_, stream)| stream.has_ended()).map(|(_, stream)| stream.len()).sum()
+}
+
 /// Tells whoever works for a request that nobody wants the answer any more. Cheap to clone; once said it stays said.
 #[derive(Debug, Clone)]
 pub struct Cancel(Arc<watch::Sender<bool>>);
@@ -225,12 +232,18 @@ impl Session {
         let mut state = self.state();
         state.streams_opened += 1;
         let number = state.streams_opened;
-        if state.streams.len() >= STREAMS_MAX {
+        while state.streams.len() >= STREAMS_MAX || ended_len(&state.streams) > ENDED_LEN_MAX {
             let oldest_ended = state.streams.iter().position(|(_, stream)| stream.has_ended()).unwrap_or(0);
             state.streams.remove(oldest_ended);
         }
         state.streams.push_back((number, Arc::clone(stream)));
         number
+    }
+
+    /// Its client has read a stream to its end. A large one is not kept for the case that it did not arrive.
+    pub fn delivered(&self, number: u64) {
+        let mut state = self.state();
+        state.streams.retain(|(kept, stream)| *kept != number || stream.len() <= ENDED_LEN_MAX);
     }
 
     /// The stream with that number, if it is still kept.
@@ -304,6 +317,13 @@ impl Session {
 /// An open event stream of a session.
 #[derive(Debug)]
 pub struct Reader(Arc<Session>);
+
+impl Reader {
+    /// The stream with that number was read to its end.
+    pub fn delivered(&self, number: u64) {
+        self.0.delivered(number);
+    }
+}
 
 impl Drop for Reader {
     fn drop(&mut self) {
@@ -412,7 +432,7 @@ mod tests {
     use super::*;
 
     fn session(id: &str) -> Arc<Session> {
-        let client = Asker { name: "test".into(), version: "1".into() };
+        let client = Asker { name: "test".into(), version: "1".into(), holder: None };
         Arc::new(Session::new(id.into(), client, json!({}), "2025-11-25"))
     }
 

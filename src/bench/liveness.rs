@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use interlock_domain::id::WorkerKey;
 use interlock_domain::liveness::judge::Limits;
-use interlock_domain::liveness::lifecycle::{Kind, Notice, State};
+use interlock_domain::liveness::lifecycle::{Cause, Kind, Notice, State};
 use interlock_domain::time::Tick;
 use serde::Serialize;
 use serde_json::Value;
@@ -61,6 +61,8 @@ pub struct Figures {
     pub false_alarms: usize,
     /// Deadlocked ones that were not called ZOMBIE, and crashed ones that were not called DEAD.
     pub missed: usize,
+    /// Normal tasks that were suspected (phi) in the time of the protocol.
+    pub suspected: usize,
     /// CPU of the supervisor and of the beats of 1,000 workers, percent of one core.
     pub cpu_percent_1000: f64,
     /// Memory of 1,000 workers besides what 1,000 bare threads take.
@@ -112,6 +114,7 @@ pub fn run(long: bool) -> Result<Figures, BenchError> {
         tasks: protocol.tasks,
         false_alarms: protocol.false_alarms,
         missed: protocol.missed,
+        suspected: protocol.suspected,
         cpu_percent_1000: (thousand.supervisor_ns + thousand.beats * heartbeat_ns) / thousand.wall_ns * 100.0,
         rss_mib_1000: thousand.rss_mib,
     })
@@ -325,6 +328,7 @@ struct Protocol {
     tasks: usize,
     false_alarms: usize,
     missed: usize,
+    suspected: usize,
     stuck_ms: Vec<f64>,
 }
 
@@ -368,11 +372,15 @@ fn protocol(third: usize) -> Result<Protocol, BenchError> {
         parts.insert(key, (part, last));
     }
     let mut found: BTreeMap<WorkerKey, (State, f64)> = BTreeMap::new();
-    let mut false_alarms = 0;
+    let (mut false_alarms, mut suspected) = (0, 0);
     // Two scans for the turning, tau, a scan and a half.
     stage.listen(TAU + Duration::from_millis(4500), |notice, now| {
-        let (Kind::Lifecycle, Some(key), Some(to)) = (notice.kind, notice.key, notice.to) else { return false };
+        let (Some(key), Some(to)) = (notice.key, notice.to) else { return false };
         let Some((part, last)) = parts.get(&key) else { return false };
+        suspected += usize::from(notice.cause == Cause::Suspicious && *part == Part::Normal);
+        if notice.kind != Kind::Lifecycle {
+            return false;
+        }
         match (part, to) {
             (_, State::Running | State::Stopped | State::Cleaned) => {}
             (Part::Normal, State::Zombie | State::Dead)
@@ -392,7 +400,7 @@ fn protocol(third: usize) -> Result<Protocol, BenchError> {
     stuck_ms.sort_by(f64::total_cmp);
     drop(held);
     stage.clear()?;
-    Ok(Protocol { tasks: parts.len(), false_alarms, missed, stuck_ms })
+    Ok(Protocol { tasks: parts.len(), false_alarms, missed, suspected, stuck_ms })
 }
 
 fn millis(time: Duration) -> f64 {

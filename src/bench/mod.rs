@@ -3,4 +3,5 @@
 pub mod evidence;
 pub mod gate;
 pub mod liveness;
+pub mod match_bench;
 pub mod startup;

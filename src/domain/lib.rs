@@ -13,6 +13,7 @@ pub mod effect;
 pub mod event;
 pub mod gate;
 pub mod id;
+pub mod learn;
 pub mod liveness;
 pub mod mediator;
 pub mod repair;

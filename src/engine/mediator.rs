@@ -36,6 +36,10 @@ use crate::tool::{Stop, Stopper, Tools};
 /// systemd gives by default, with room for the store behind it.
 const DRAIN_PATIENCE: Duration = Duration::from_secs(10);
 
+/// How long a person who settled an outcome waits for the log before being told all the same: a log that takes longer
+/// is degraded, and says so itself.
+const COMMIT_PATIENCE: Duration = Duration::from_secs(5);
+
 /// What a configuration says about runs.
 #[derive(Debug, Clone)]
 pub struct Settings {
@@ -51,6 +55,8 @@ pub struct Settings {
     pub confirm_protective: bool,
     /// Interlock's own files, protected like `/etc`.
     pub own_paths: Arc<[String]>,
+    /// Where Interlock keeps its keys: reading there is a question in every mode.
+    pub own_secrets: Arc<[String]>,
 }
 
 impl Settings {
@@ -63,6 +69,7 @@ impl Settings {
             ask_patience: self.ask_patience,
             confirm_protective: self.confirm_protective,
             own_paths: Arc::clone(&self.own_paths),
+            own_secrets: Arc::clone(&self.own_secrets),
             ..Policy::plain(asker)
         }
     }
@@ -106,6 +113,9 @@ pub struct Owner {
     watchers: BTreeMap<CallId, Vec<oneshot::Sender<Answered>>>,
     receipts: BTreeMap<Entry, Receipt>,
     runs: BTreeMap<RunId, (Asker, bool)>,
+    /// The newest record that was handed to the writer.
+    newest: Entry,
+    telling: JoinSet<()>,
 }
 
 /// Why the loop looks at the machine again.
@@ -114,6 +124,7 @@ enum Woken {
     InboxClosed,
     Acks,
     Ended(Result<(Id, Report), JoinError>),
+    Told,
     Time,
 }
 
@@ -135,6 +146,8 @@ impl Owner {
             watchers: BTreeMap::new(),
             receipts: BTreeMap::new(),
             runs: BTreeMap::new(),
+            newest: Entry(0),
+            telling: JoinSet::new(),
             parts,
         }
     }
@@ -166,6 +179,7 @@ impl Owner {
             biased;
             Ok(()) = self.acks.changed() => Woken::Acks,
             Some(ended) = self.running.join_next_with_id() => Woken::Ended(ended),
+            Some(_) = self.telling.join_next() => Woken::Told,
             message = self.parts.inbox.recv() => message.map_or(Woken::InboxClosed, Woken::Message),
             () = until(deadline) => Woken::Time,
         }
@@ -186,7 +200,7 @@ impl Owner {
                 }
             }
             Woken::Time => self.step(Input::Tick).await,
-            Woken::InboxClosed => {}
+            Woken::InboxClosed | Woken::Told => {}
         }
     }
 
@@ -223,7 +237,13 @@ impl Owner {
             }
             Message::Settle { question, done, note, by, back } => {
                 let taken = self.settle(question, done, note, by).await;
-                let _ = back.send(taken);
+                let (written, mut acks) = (self.newest.0, self.acks.clone());
+                // Nobody is told of a person's word before the log knows it; the other calls do not wait for that.
+                self.telling.spawn(async move {
+                    let durable = acks.wait_for(|acks| acks.ticket >= written);
+                    let _ = tokio::time::timeout(COMMIT_PATIENCE, durable).await;
+                    let _ = back.send(taken);
+                });
             }
             Message::Questions { back } => {
                 let now = clock::now();
@@ -334,6 +354,7 @@ impl Owner {
     }
 
     async fn record(&mut self, entry: Entry, event: &Event, now: bool) {
+        self.newest = entry;
         let receipt = matches!(event, Event::Settled { .. }).then(Receipt::default);
         if let Some(receipt) = &receipt {
             self.receipts.insert(entry, receipt.clone());

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use interlock_domain::id::{TaskId, WorkerKey};
 use interlock_domain::liveness::lifecycle::{Cause, Notice, State};
 use serde_json::{Value, json};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use super::keeper::Keeper;
 use super::supervisor::{NoAnswer, Supervisor, TaskRow};
@@ -26,6 +26,7 @@ const INBOX_LEN_MAX: usize = 64;
 pub struct Tasks {
     inbox: mpsc::Sender<Message>,
     supervisor: Supervisor,
+    changes: watch::Receiver<u64>,
 }
 
 #[derive(Debug)]
@@ -47,6 +48,7 @@ pub struct Owner {
     writer: Writer,
     keeper: Keeper,
     last: BTreeMap<WorkerKey, Receipt>,
+    changed: watch::Sender<u64>,
 }
 
 impl Tasks {
@@ -59,15 +61,29 @@ impl Tasks {
         keeper: Keeper,
     ) -> (Tasks, Owner) {
         let (inbox, outlet) = mpsc::channel(INBOX_LEN_MAX);
-        let owner =
-            Owner { notices, inbox: outlet, supervisor: supervisor.clone(), writer, keeper, last: BTreeMap::new() };
-        (Tasks { inbox, supervisor }, owner)
+        let (changed, changes) = watch::channel(0);
+        let owner = Owner {
+            notices,
+            inbox: outlet,
+            supervisor: supervisor.clone(),
+            writer,
+            keeper,
+            last: BTreeMap::new(),
+            changed,
+        };
+        (Tasks { inbox, supervisor, changes }, owner)
     }
 
     /// The supervisor, for whoever starts a worker.
     #[must_use]
     pub fn supervisor(&self) -> &Supervisor {
         &self.supervisor
+    }
+
+    /// Rises with each notice of the supervisor.
+    #[must_use]
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.clone()
     }
 
     /// All tasks; those that were cleaned only with `all`.
@@ -127,6 +143,7 @@ impl Owner {
         }
         let Some(key) = notice.key else { return };
         self.last.insert(key, receipt);
+        self.changed.send_modify(|count| *count += 1);
         self.alarm(key, notice);
     }
 

@@ -15,7 +15,7 @@ use interlock_domain::liveness::judge::{SCAN, TAU};
 use interlock_domain::liveness::lifecycle::{Cause, State};
 use interlock_domain::liveness::outsider::Outsider;
 use interlock_domain::time::Tick;
-use serde::Serialize;
+use serde_json::{Value, json};
 use thiserror::Error;
 
 use super::supervisor::ChildSpec;
@@ -66,8 +66,8 @@ impl Options {
     }
 }
 
-/// Something that was seen; one JSON line each.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+/// Something that was seen.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Seen {
     /// Milliseconds since the watch began.
     pub ms: u64,
@@ -80,15 +80,29 @@ pub struct Seen {
     /// What happened.
     pub event: Event,
     /// Why, where there is a why.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub cause: Option<&'static str>,
     /// One line for a person; may be empty.
     pub detail: String,
 }
 
+impl Seen {
+    /// As one line of `interlock watch --json`.
+    #[must_use]
+    pub fn json(&self) -> Value {
+        json!({
+            "ms": self.ms,
+            "pid": self.pid,
+            "tid": self.tid,
+            "name": self.name,
+            "event": self.event.name(),
+            "cause": self.cause,
+            "detail": self.detail,
+        })
+    }
+}
+
 /// What happened.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {
     /// A process is there.
     ProcessBorn,
@@ -106,6 +120,23 @@ pub enum Event {
     Status,
     /// The watch itself did not run for a while; nobody is judged on that time.
     Gap,
+}
+
+impl Event {
+    /// The written form.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Event::ProcessBorn => "process_born",
+            Event::ProcessGone => "process_gone",
+            Event::ThreadBorn => "thread_born",
+            Event::ThreadGone => "thread_gone",
+            Event::Zombie => "zombie",
+            Event::Running => "running",
+            Event::Status => "status",
+            Event::Gap => "gap",
+        }
+    }
 }
 
 /// How the watch ended.

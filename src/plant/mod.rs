@@ -9,6 +9,7 @@
 mod law;
 pub mod model;
 pub mod server;
+mod vetted;
 
 /// The plant file that is built in (`models/plant/plant.toml`).
 pub const BUILT_IN: &str = include_str!("../../models/plant/plant.toml");

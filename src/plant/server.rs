@@ -14,16 +14,17 @@ use std::time::Duration;
 use interlock_domain::device::point::Table;
 use interlock_domain::device::table::{Devices, Link};
 use thiserror::Error;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::MissedTickBehavior;
 use tokio_modbus::prelude::{ConformityLevel, DeviceIdObject, ReadCode, ReadDeviceIdentificationResponse};
 use tokio_modbus::server::Service;
-use tokio_modbus::server::tcp::{Server, accept_tcp_connection};
+use tokio_modbus::server::tcp::Server;
 use tokio_modbus::{ExceptionCode, Request, Response, SlaveRequest};
 
 use super::model::{Model, Refusal};
+use super::vetted::Vetted;
 use crate::config::ConfigError;
 
 /// How often the process moves. Fast enough that a person sees a motor run up, slow enough to cost nothing.
@@ -112,12 +113,12 @@ async fn own(mut model: Model, mut inbox: mpsc::Receiver<Ask>) {
 async fn serve(listener: TcpListener, asks: mpsc::Sender<Ask>) {
     let seats = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let server = Server::new(listener);
-    let connected = |stream, peer| {
+    let connected = |stream: TcpStream, _: SocketAddr| {
         let (seats, asks) = (Arc::clone(&seats), asks.clone());
         async move {
-            accept_tcp_connection(stream, peer, |_| {
-                Ok(Arc::clone(&seats).try_acquire_owned().ok().map(|seat| Desk { asks: asks.clone(), _seat: seat }))
-            })
+            // Without a seat nobody else is let in: who comes waits in the listener's queue until somebody leaves.
+            let seat = seats.acquire_owned().await.map_err(io::Error::other)?;
+            Ok(Some((Desk { asks, _seat: seat }, Vetted::new(stream))))
         }
     };
     let ended = server.serve(&connected, |error| tracing::debug!(%error, "simulator: connection")).await;

@@ -1,7 +1,5 @@
 //! Why real threads are silent, as the kernel's counters tell it; and what is no silence at all.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a helper of a test that cannot go on stops the test")]
-
 use std::ffi::CString;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -170,7 +168,6 @@ fn each_silence_has_its_cause() {
 
 /// Beats that come from inside a loop that gets nowhere, beside slow work whose counter moves.
 #[test]
-#[expect(clippy::print_stdout, reason = "says what was skipped")]
 fn a_busy_loop_is_a_livelock_and_slow_work_is_not() {
     let world = World::new(Settings { limits: Limits { tau: MS * 1500, scan: MS * 100, scans: 2 }, ..settings() });
     let spin = world.spawn(TaskSpec::new("spin", ""), |heart| {
@@ -199,7 +196,8 @@ fn a_busy_loop_is_a_livelock_and_slow_work_is_not() {
             Ok(notice) => before.push(notice),
             // Half of a CPU is what a livelock takes; a machine that does not give it cannot show one.
             Err(_) if world.spent(MS * 15_000) => {
-                println!("skipped: this machine does not give half of a CPU: {}", world.row(spin).counters);
+                let why = format!("this machine does not give half of a CPU: {}", world.row(spin).counters);
+                crate::skipped("a_busy_loop_is_a_livelock_and_slow_work_is_not", &why);
                 return;
             }
             Err(_) => {}
@@ -207,6 +205,28 @@ fn a_busy_loop_is_a_livelock_and_slow_work_is_not() {
     };
     assert_eq!(zombie.cause, Cause::Livelock, "{}", zombie.detail);
     assert!(!before.iter().any(|notice| notice.key == Some(slow) && notice.to == Some(State::Zombie)), "{before:#?}");
+}
+
+/// It beats every ten milliseconds and has a tau of six seconds: it is suspected long before half of that.
+#[test]
+fn an_unusual_silence_is_warned_of_before_half_of_tau() {
+    let world = World::new(Settings { limits: Limits { tau: MS * 6000, scan: MS * 50, scans: 2 }, ..settings() });
+    let (hold, held) = channel::<()>();
+    let key = world.spawn(TaskSpec::new("lively", ""), move |heart| {
+        // Enough scans to learn its rhythm.
+        while heart.progress(heart.beats()) && heart.beats() < 150 {
+            std::thread::park_timeout(MS * 10);
+            heart.beat();
+        }
+        assert!(held.recv().is_err());
+        stopped()
+    });
+    let (before, note) = world.until(key, |notice| notice.cause == Cause::Suspicious);
+    assert!(before.iter().all(|notice| notice.cause != Cause::HalfTau), "{before:#?}");
+    assert_eq!((note.from, note.to), (Some(State::Running), Some(State::Running)));
+    assert!(note.detail.contains(" s, phi "), "{}", note.detail);
+    drop(hold);
+    world.until_state(key, State::Stopped);
 }
 
 /// Nine threads on one CPU, each at the lowest priority, so that nobody else is slowed down much.

@@ -10,22 +10,22 @@
     reason = "a test names what it expects, and everything else fails it"
 )]
 
-mod causes;
-mod remedies;
-mod supervision;
-mod watch;
 use std::fs::OpenOptions;
 use std::io::Write as _;
 use std::path::PathBuf;
 
+mod causes;
 mod daemon;
 mod evidence;
 mod mcp;
 mod modbus;
 mod plant;
+mod remedies;
+mod supervision;
 mod tools;
 mod understanding;
 mod unit_file;
+mod watch;
 
 /// Says that a test did not run, and why; the list is printed at the end of `cargo xtask test`.
 fn skipped(test: &str, why: &str) {

@@ -1,7 +1,5 @@
 //! What follows a failure, and workers that are not Rust closures: child processes, foreign code, adopted threads.
 
-#![expect(clippy::unwrap_used, reason = "a helper of a test that cannot go on stops the test")]
-
 use std::ffi::{OsString, c_void};
 use std::fs::File;
 use std::io::Write;
@@ -275,7 +273,6 @@ fn workers() -> PathBuf {
 
 /// A C and a Python worker, through the same life.
 #[test]
-#[expect(clippy::print_stdout, reason = "says what was skipped")]
 fn workers_in_c_and_python_are_supervised_through_the_socket() {
     let built = tempfile::tempdir().unwrap();
     let binary = built.path().join("worker");
@@ -285,12 +282,12 @@ fn workers_in_c_and_python_are_supervised_through_the_socket() {
     match compiled {
         Ok(status) if status.success() => programs.push(("speaks C", vec![binary])),
         Ok(status) => panic!("worker.c does not compile: {status}"),
-        Err(_) => println!("skipped: no C compiler"),
+        Err(_) => crate::skipped("workers_in_c_and_python_are_supervised_through_the_socket", "no C compiler"),
     }
     if Command::new("python3").arg("--version").output().is_ok() {
         programs.push(("speaks Python", vec!["python3".into(), workers().join("worker.py")]));
     } else {
-        println!("skipped: no python3");
+        crate::skipped("workers_in_c_and_python_are_supervised_through_the_socket", "no python3");
     }
     let module = std::fs::read_to_string(workers().join("interlock_worker.py")).unwrap();
     assert!(module.lines().count() < 60);

@@ -1,7 +1,6 @@
 //! The supervisor on real threads: both channels, the five states, and what workers do to mislead them.
 //!
 //! Every wait is for an event, under one deadline for the whole test.
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a helper of a test that cannot go on stops the test")]
 
 use std::collections::BTreeMap;
 use std::os::linux::net::SocketAddrExt;
@@ -228,11 +227,10 @@ fn an_ended_task_is_cleaned_when_its_time_is_over() {
 
 /// Each way to leave, on each tier.
 #[test]
-#[expect(clippy::print_stdout, reason = "says what was skipped")]
 fn every_death_is_noticed_on_every_tier() {
     for tier in Tier::ALL {
         if tier == Tier::Pidfd && Tier::probe() != Tier::Pidfd {
-            println!("skipped: this kernel has no pidfd of threads");
+            crate::skipped("every_death_is_noticed_on_every_tier", "this kernel has no pidfd of threads");
             continue;
         }
         let world = World::new(Settings { tier: Some(tier), ..settings() });
@@ -475,11 +473,10 @@ fn a_thousand_ends_are_a_thousand_notices_in_order() {
 
 /// The number of a dead worker's thread is given to another one at once; nobody mistakes one for the other.
 #[test]
-#[expect(clippy::print_stdout, reason = "says what was skipped")]
 fn a_reused_tid_misleads_nobody() {
     const LAST_PID: &str = "/proc/sys/kernel/ns_last_pid";
     if std::fs::OpenOptions::new().write(true).open(LAST_PID).is_err() {
-        println!("skipped: {LAST_PID} cannot be written");
+        crate::skipped("a_reused_tid_misleads_nobody", "ns_last_pid cannot be written");
         return;
     }
     for tier in [Tier::Tryjoin, Tier::Proc, Tier::probe()] {

@@ -1,7 +1,5 @@
 //! `interlock watch` on programs that know nothing of us.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a helper of a test that cannot go on stops the test")]
-
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};

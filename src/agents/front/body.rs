@@ -171,6 +171,9 @@ impl hyper::body::Body for Body {
                         events.event(number, &text)
                     }
                     Some(Next::Ended(_)) => {
+                        if let (Some(Held::Reader(reader)), Some(number)) = (&events.held, events.number) {
+                            reader.delivered(number);
+                        }
                         events.held = None;
                         *self = Body::Empty;
                         return Poll::Ready(None);

@@ -4,16 +4,15 @@
 //! older one opens a session with `initialize`, may listen on GET, and ends with DELETE. A request is answered with
 //! plain JSON when the answer is there soon, else with an event stream.
 //!
-//! A page in a browser must not reach this: `Host` and `Origin` have to be loopback names, and a body has to call
-//! itself JSON, which a page cannot send across origins without asking first. Nobody is waited for without a bound:
-//! not for a head, not for a body, not for a reader.
+//! Who is let in is decided at the [`door`]. Nobody is waited for without a bound: not for a head, not for a body, not
+//! for a reader.
 
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hyper::body::{Bytes, Incoming};
-use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
+use hyper::body::Incoming;
+use hyper::header::{self, HeaderMap, HeaderName};
 use hyper::http::request::Parts;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -25,16 +24,20 @@ use tokio::sync::{Semaphore, broadcast, watch};
 use tokio::task::JoinSet;
 use tokio::time::{interval, timeout};
 
-use crate::agents::ask::{self, Call, Resume};
-use crate::agents::core::{After, Core, Ctx, Out, Owner, stopping};
+use crate::agents::ask;
+use crate::agents::core::{Core, stopping};
+use crate::agents::ctx::{After, Ctx, Out, Owner};
 use crate::agents::engine::{Asker, News};
-use crate::agents::front::body::{self, Body, CancelOnDrop, Events, Held, NotRead};
+use crate::agents::front::answer;
+use crate::agents::front::body::{self, Body, CancelOnDrop, Events, Held};
+use crate::agents::front::door;
 use crate::agents::front::stream::{Start, Stream};
 use crate::agents::list;
+use crate::agents::parked::{self, Call, Resume};
 use crate::agents::session::{Cancel, NotEntered, Session, Sessions};
 use crate::mcp::era::{self, Era};
 use crate::mcp::header::{self as rules, Headers};
-use crate::mcp::rpc::{self, Message, Notification, RpcError, Unreadable};
+use crate::mcp::rpc::{self, Message, Notification, RpcError};
 
 /// The one path that is served.
 pub const PATH: &str = "/mcp";
@@ -45,7 +48,6 @@ pub const LOCAL: &str = "local";
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
-const BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
 /// Pause after the system refused a connection (no file descriptors, most often): trying again at once would only burn
 /// the processor.
@@ -172,45 +174,58 @@ impl Http {
     async fn respond(self: Arc<Http>, request: Request<Incoming>) -> Response<Body> {
         let (parts, body) = request.into_parts();
         if parts.uri.path() != PATH {
-            return empty(StatusCode::NOT_FOUND);
+            return answer::empty(StatusCode::NOT_FOUND);
         }
-        if let Err(why) = is_local(&parts.headers) {
-            return refusal(StatusCode::FORBIDDEN, &RpcError::new(rpc::INVALID_REQUEST, why));
+        if let Err(why) = door::is_local(&parts.headers) {
+            return answer::refusal(StatusCode::FORBIDDEN, &RpcError::new(rpc::INVALID_REQUEST, why));
         }
+        let holder = match self.core.settings.tokens.holder(&parts.headers) {
+            Ok(holder) => holder.map(str::to_owned),
+            Err(_) => {
+                let error =
+                    RpcError::new(rpc::INVALID_REQUEST, "Authorization has to carry a token that is known here");
+                return answer::with(
+                    answer::refusal(StatusCode::UNAUTHORIZED, &error),
+                    header::WWW_AUTHENTICATE,
+                    "Bearer",
+                );
+            }
+        };
+        let holder = holder.as_deref();
         match parts.method {
-            Method::POST => self.post(&parts, body).await,
-            Method::GET => self.get(&parts),
-            Method::DELETE => self.delete(&parts).await,
-            _ => with(empty(StatusCode::METHOD_NOT_ALLOWED), header::ALLOW, "GET, POST, DELETE"),
+            Method::POST => self.post(&parts, holder, body).await,
+            Method::GET => self.get(&parts, holder),
+            Method::DELETE => self.delete(&parts, holder).await,
+            _ => answer::with(answer::empty(StatusCode::METHOD_NOT_ALLOWED), header::ALLOW, "GET, POST, DELETE"),
         }
     }
 
-    async fn post(self: &Arc<Http>, parts: &Parts, body: Incoming) -> Response<Body> {
-        if !is_json(&parts.headers) {
+    async fn post(self: &Arc<Http>, parts: &Parts, holder: Option<&str>, body: Incoming) -> Response<Body> {
+        if !door::is_json(&parts.headers) {
             let error = RpcError::new(rpc::INVALID_REQUEST, "Content-Type has to be application/json");
-            return refusal(StatusCode::UNSUPPORTED_MEDIA_TYPE, &error);
+            return answer::refusal(StatusCode::UNSUPPORTED_MEDIA_TYPE, &error);
         }
-        if !accepts(&parts.headers, "application/json") || !accepts(&parts.headers, "text/event-stream") {
+        if !door::accepts(&parts.headers, "application/json") || !door::accepts(&parts.headers, "text/event-stream") {
             let message = "Accept has to list application/json and text/event-stream";
-            return refusal(StatusCode::NOT_ACCEPTABLE, &RpcError::new(rpc::INVALID_REQUEST, message));
+            return answer::refusal(StatusCode::NOT_ACCEPTABLE, &RpcError::new(rpc::INVALID_REQUEST, message));
         }
         let bytes = match body::read(body, rpc::MESSAGE_LEN_MAX, self.core.settings.body_wait).await {
             Ok(bytes) => bytes,
-            Err(why) => return not_read(why),
+            Err(why) => return answer::not_read(why),
         };
         let message = match rpc::read(&bytes) {
             Ok(message) => message,
-            Err(unreadable) => return unreadable_answer(&unreadable),
+            Err(unreadable) => return answer::unreadable(&unreadable),
         };
         drop(bytes);
         let version = parts.headers.get(VERSION).map(|value| value.to_str().unwrap_or(""));
         match choose(version, &message) {
-            Chosen::Modern => self.modern(parts, message).await,
-            Chosen::Legacy => self.legacy(parts, message).await,
+            Chosen::Modern => self.modern(parts, holder, message).await,
+            Chosen::Legacy => self.legacy(parts, holder, message).await,
         }
     }
 
-    async fn modern(self: &Arc<Http>, parts: &Parts, message: Message) -> Response<Body> {
+    async fn modern(self: &Arc<Http>, parts: &Parts, holder: Option<&str>, message: Message) -> Response<Body> {
         let list: Vec<(&str, &[u8])> =
             parts.headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect();
         let headers = Headers(&list);
@@ -220,25 +235,25 @@ impl Http {
             Message::Notification(Notification { method, .. }) => {
                 return match (headers.only("mcp-protocol-version"), headers.only("mcp-method")) {
                     (Some(version), _) if version != era::MODERN => {
-                        refusal(StatusCode::BAD_REQUEST, &era::unsupported(version))
+                        answer::refusal(StatusCode::BAD_REQUEST, &era::unsupported(version))
                     }
                     (_, Some(named)) if named != method => {
                         let message = "Mcp-Method does not say the method of the body";
-                        refusal(StatusCode::BAD_REQUEST, &RpcError::new(rpc::HEADER_MISMATCH, message))
+                        answer::refusal(StatusCode::BAD_REQUEST, &RpcError::new(rpc::HEADER_MISMATCH, message))
                     }
-                    _ => empty(StatusCode::ACCEPTED),
+                    _ => answer::empty(StatusCode::ACCEPTED),
                 };
             }
             Message::Response { .. } => {
                 let message = "this era has no requests to clients, hence no responses from them";
-                return refusal(StatusCode::BAD_REQUEST, &RpcError::new(rpc::INVALID_REQUEST, message));
+                return answer::refusal(StatusCode::BAD_REQUEST, &RpcError::new(rpc::INVALID_REQUEST, message));
             }
         };
         let id = request.id.clone();
         let refuse = |error: RpcError| {
             let answer = Err(error);
-            let status = crate::agents::core::status(Era::Modern, &answer);
-            json_answer(status, rpc::response(&id, &answer))
+            let status = crate::agents::ctx::status(Era::Modern, &answer);
+            answer::json(status, rpc::response(&id, &answer))
         };
         let envelope = match rules::check(headers, &request) {
             Ok(envelope) => envelope,
@@ -251,7 +266,7 @@ impl Http {
         }
         let stream = Stream::for_request();
         let meta = era::meta(&request.params).cloned().unwrap_or_default();
-        let owner = Owner(LOCAL.into());
+        let owner = owner(holder);
         let (state, answers) = match ask::brought(&request.params) {
             Ok(brought) => brought,
             Err(error) => return refuse(error),
@@ -273,7 +288,7 @@ impl Http {
                     meta,
                     answers,
                     capabilities: envelope.capabilities,
-                    client: Asker::read(&envelope.client),
+                    client: Asker::read(&envelope.client).held_by(holder),
                     owner,
                     place: "http".into(),
                     task: None,
@@ -289,10 +304,10 @@ impl Http {
         let guard = CancelOnDrop { cancel, stream: Arc::clone(&stream) };
         let begun = timeout(self.core.settings.stream_after, stream.begun()).await;
         match (begun, stream.start()) {
-            (Ok(()), Start::Answer(text, status)) => json_answer(status, text.to_string()),
-            (Ok(()), Start::NoAnswer) => empty(StatusCode::ACCEPTED),
+            (Ok(()), Start::Answer(text, status)) => answer::json(status, text.to_string()),
+            (Ok(()), Start::NoAnswer) => answer::empty(StatusCode::ACCEPTED),
             (Ok(()) | Err(_), Start::Empty | Start::Messages | Start::Answer(..) | Start::NoAnswer) => {
-                events(Events::new(stream, None, 0, Some(Held::Cancel(guard))))
+                answer::events(Events::new(stream, None, 0, Some(Held::Cancel(guard))))
             }
         }
     }
@@ -309,13 +324,13 @@ impl Http {
         }
     }
 
-    async fn legacy(self: &Arc<Http>, parts: &Parts, message: Message) -> Response<Body> {
+    async fn legacy(self: &Arc<Http>, parts: &Parts, holder: Option<&str>, message: Message) -> Response<Body> {
         if let Message::Request(request) = &message
             && request.method == "initialize"
         {
-            return self.initialize(parts, request).await;
+            return self.initialize(parts, holder, request).await;
         }
-        let session = match self.session(&parts.headers) {
+        let session = match self.session(&parts.headers, holder) {
             Ok(session) => session,
             Err(answer) => return *answer,
         };
@@ -323,16 +338,16 @@ impl Http {
             Message::Request(request) => request,
             Message::Notification(notification) => {
                 session.notified(&notification);
-                return empty(StatusCode::ACCEPTED);
+                return answer::empty(StatusCode::ACCEPTED);
             }
             Message::Response { id, answer } => {
                 session.answered(&id, answer);
-                return empty(StatusCode::ACCEPTED);
+                return answer::empty(StatusCode::ACCEPTED);
             }
         };
         let (stream, cancel) = (Stream::for_request(), Cancel::default());
         if let Err(why) = session.calls.enter(&request.id, &cancel) {
-            return json_answer(200, rpc::response(&request.id, &Err(not_entered(why))));
+            return answer::json(200, rpc::response(&request.id, &Err(not_entered(why))));
         }
         let (id, of) = (request.id.clone(), Arc::clone(&session));
         let ctx = Ctx {
@@ -342,7 +357,7 @@ impl Http {
             answers: Map::new(),
             capabilities: session.capabilities.clone(),
             client: session.client.clone(),
-            owner: Owner(LOCAL.into()),
+            owner: owner(holder),
             place: session.id.as_str().into(),
             task: None,
             after: After::new(move || of.calls.leave(&id)),
@@ -354,69 +369,71 @@ impl Http {
         // A client that loses its connection has not cancelled (2025-11-25, "Sending Messages", 6): the call goes on.
         let begun = timeout(self.core.settings.stream_after, stream.begun()).await;
         match (begun, stream.start()) {
-            (Ok(()), Start::Answer(text, status)) => json_answer(status, text.to_string()),
-            (Ok(()), Start::NoAnswer) => empty(StatusCode::ACCEPTED),
+            (Ok(()), Start::Answer(text, status)) => answer::json(status, text.to_string()),
+            (Ok(()), Start::NoAnswer) => answer::empty(StatusCode::ACCEPTED),
             (Ok(()) | Err(_), Start::Empty | Start::Messages | Start::Answer(..) | Start::NoAnswer) => {
                 let number = session.keep_stream(&stream);
-                events(Events::new(stream, Some(number), 0, Some(Held::Reader(session.reader()))))
+                answer::events(Events::new(stream, Some(number), 0, Some(Held::Reader(session.reader()))))
             }
         }
     }
 
-    async fn initialize(&self, parts: &Parts, request: &rpc::Request) -> Response<Body> {
+    async fn initialize(&self, parts: &Parts, holder: Option<&str>, request: &rpc::Request) -> Response<Body> {
         if parts.headers.contains_key(SESSION) {
             let error = RpcError::new(rpc::INVALID_REQUEST, "this session is already initialized");
-            return json_answer(400, rpc::response(&request.id, &Err(error)));
+            return answer::json(400, rpc::response(&request.id, &Err(error)));
         }
-        let opened = open_session(&request.params)
+        let opened = open_session(&request.params, holder)
             .ok_or_else(|| RpcError::new(rpc::INTERNAL_ERROR, "the system has no randomness for the id of a session"));
         let session = match opened {
             Ok(session) => Arc::new(session),
-            Err(error) => return json_answer(500, rpc::response(&request.id, &Err(error))),
+            Err(error) => return answer::json(500, rpc::response(&request.id, &Err(error))),
         };
         match self.sessions.add(Arc::clone(&session)) {
             Ok(None) => {}
             Ok(Some(evicted)) => self.core.close(&evicted).await,
             Err(_) => {
                 let message = format!("all {} sessions are busy", self.core.settings.sessions_max);
-                return json_answer(503, rpc::response(&request.id, &Err(RpcError::new(rpc::BUSY, message))));
+                return answer::json(503, rpc::response(&request.id, &Err(RpcError::new(rpc::BUSY, message))));
             }
         }
-        let answer = json_answer(
+        let answer = answer::json(
             200,
             rpc::response(&request.id, &Ok(list::initialize(session.version, self.core.engine.offers()))),
         );
-        with(answer, SESSION, &session.id)
+        answer::with(answer, SESSION, &session.id)
     }
 
     /// The session that the headers name, or what to say when they name none.
-    fn session(&self, headers: &HeaderMap) -> Result<Arc<Session>, Box<Response<Body>>> {
+    fn session(&self, headers: &HeaderMap, holder: Option<&str>) -> Result<Arc<Session>, Box<Response<Body>>> {
         let Some(id) = headers.get(SESSION) else {
             let message = "send initialize first, then its Mcp-Session-Id with every request";
-            let answer = refusal(StatusCode::BAD_REQUEST, &RpcError::new(rpc::INVALID_REQUEST, message));
+            let answer = answer::refusal(StatusCode::BAD_REQUEST, &RpcError::new(rpc::INVALID_REQUEST, message));
             return Err(Box::new(answer));
         };
-        id.to_str().ok().and_then(|id| self.sessions.find(id)).ok_or_else(|| {
+        // Somebody else's session is no session: whoever found its id out learns nothing from that.
+        let found = id.to_str().ok().and_then(|id| self.sessions.find(id));
+        found.filter(|session| session.client.holder.as_deref() == holder).ok_or_else(|| {
             let error = RpcError::new(rpc::NO_SESSION, "no such session (any more): initialize again");
-            Box::new(refusal(StatusCode::NOT_FOUND, &error))
+            Box::new(answer::refusal(StatusCode::NOT_FOUND, &error))
         })
     }
 
-    fn get(&self, parts: &Parts) -> Response<Body> {
+    fn get(&self, parts: &Parts, holder: Option<&str>) -> Response<Body> {
         if parts.headers.get(VERSION).is_some_and(|version| version == era::MODERN) {
-            return with(empty(StatusCode::METHOD_NOT_ALLOWED), header::ALLOW, "POST");
+            return answer::with(answer::empty(StatusCode::METHOD_NOT_ALLOWED), header::ALLOW, "POST");
         }
-        if !accepts(&parts.headers, "text/event-stream") {
+        if !door::accepts(&parts.headers, "text/event-stream") {
             let error = RpcError::new(rpc::INVALID_REQUEST, "Accept has to list text/event-stream");
-            return refusal(StatusCode::NOT_ACCEPTABLE, &error);
+            return answer::refusal(StatusCode::NOT_ACCEPTABLE, &error);
         }
-        let session = match self.session(&parts.headers) {
+        let session = match self.session(&parts.headers, holder) {
             Ok(session) => session,
             Err(answer) => return *answer,
         };
         if session.readers() >= READERS_MAX {
             let error = RpcError::new(rpc::BUSY, format!("this session has {READERS_MAX} streams open"));
-            return refusal(StatusCode::CONFLICT, &error);
+            return answer::refusal(StatusCode::CONFLICT, &error);
         }
         let (number, from) = match parts.headers.get(LAST_EVENT) {
             None => (0, 0),
@@ -424,47 +441,55 @@ impl Http {
                 Some(named) => named,
                 None => {
                     let error = RpcError::new(rpc::INVALID_REQUEST, "Last-Event-ID is none that this server gave out");
-                    return refusal(StatusCode::BAD_REQUEST, &error);
+                    return answer::refusal(StatusCode::BAD_REQUEST, &error);
                 }
             },
         };
         match session.stream(number) {
             Some(stream) => {
                 let held = Held::Reader(session.reader());
-                events(Events::new(stream, Some(number), from, Some(held)))
+                answer::events(Events::new(stream, Some(number), from, Some(held)))
             }
             None => {
                 let error = RpcError::new(rpc::INVALID_REQUEST, "this stream is not kept any more");
-                refusal(StatusCode::NOT_FOUND, &error)
+                answer::refusal(StatusCode::NOT_FOUND, &error)
             }
         }
     }
 
-    async fn delete(&self, parts: &Parts) -> Response<Body> {
+    async fn delete(&self, parts: &Parts, holder: Option<&str>) -> Response<Body> {
         if parts.headers.get(VERSION).is_some_and(|version| version == era::MODERN) {
-            return with(empty(StatusCode::METHOD_NOT_ALLOWED), header::ALLOW, "POST");
+            return answer::with(answer::empty(StatusCode::METHOD_NOT_ALLOWED), header::ALLOW, "POST");
         }
-        match self.session(&parts.headers) {
+        match self.session(&parts.headers, holder) {
             Ok(session) => {
                 self.sessions.remove(&session.id);
                 self.core.close(&session).await;
-                empty(StatusCode::NO_CONTENT)
+                answer::empty(StatusCode::NO_CONTENT)
             }
             Err(answer) => *answer,
         }
     }
 }
 
+/// Whose the tasks and parked calls of a request are.
+fn owner(holder: Option<&str>) -> Owner {
+    match holder {
+        None => Owner(LOCAL.into()),
+        Some(holder) => Owner(format!("token:{holder}").into()),
+    }
+}
+
 /// A session as `initialize` asks for it; none when the system has no randomness to give.
 #[must_use]
-pub fn open_session(params: &Map<String, Value>) -> Option<Session> {
+pub fn open_session(params: &Map<String, Value>, holder: Option<&str>) -> Option<Session> {
     let version = era::settle(params.get("protocolVersion").and_then(Value::as_str));
     let capabilities = match params.get("capabilities") {
         Some(capabilities @ Value::Object(_)) => capabilities.clone(),
         _ => json!({}),
     };
-    let client = Asker::read(params.get("clientInfo").unwrap_or(&Value::Null));
-    Some(Session::new(ask::token()?, client, capabilities, version))
+    let client = Asker::read(params.get("clientInfo").unwrap_or(&Value::Null)).held_by(holder);
+    Some(Session::new(parked::token()?, client, capabilities, version))
 }
 
 /// What is said of a request that was not begun.
@@ -494,189 +519,5 @@ fn choose(version: Option<&str>, message: &Message) -> Chosen {
         Some(era::MODERN) => Chosen::Modern,
         Some(version) if !era::LEGACY.contains(&version) && !is_initialize => Chosen::Modern,
         Some(_) | None => Chosen::Legacy,
-    }
-}
-
-/// Whether the request was made to this machine by a program on it, as far as headers can say.
-fn is_local(headers: &HeaderMap) -> Result<(), &'static str> {
-    let mut hosts = headers.get_all(header::HOST).iter();
-    match (hosts.next(), hosts.next()) {
-        (Some(host), None) if host.to_str().is_ok_and(is_loopback) => {}
-        _ => return Err("Host is not a name of this machine's loopback"),
-    }
-    let mut origins = headers.get_all(header::ORIGIN).iter();
-    let is_local = origins.all(|origin| {
-        origin
-            .to_str()
-            .ok()
-            .and_then(|origin| origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://")))
-            .is_some_and(is_loopback)
-    });
-    if is_local { Ok(()) } else { Err("Origin is not a page of this machine") }
-}
-
-/// Whether `host` or `host:port` is a loopback name.
-fn is_loopback(authority: &str) -> bool {
-    let (host, port) = match authority.strip_prefix('[') {
-        Some(rest) => match rest.split_once(']') {
-            Some((host, "")) => (host, None),
-            Some((host, rest)) => (host, Some(rest.strip_prefix(':').unwrap_or("not a port"))),
-            None => return false,
-        },
-        None => match authority.split_once(':') {
-            Some((host, port)) => (host, Some(port)),
-            None => (authority, None),
-        },
-    };
-    let is_name = host.eq_ignore_ascii_case("localhost") || matches!(host, "127.0.0.1" | "::1");
-    is_name && port.is_none_or(|port| port.parse::<u16>().is_ok())
-}
-
-fn is_json(headers: &HeaderMap) -> bool {
-    headers
-        .get(header::CONTENT_TYPE)
-        .and_then(|value| value.to_str().ok())
-        .and_then(|value| value.split(';').next())
-        .is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/json"))
-}
-
-/// Whether `Accept` allows a media type, by name, by its family, or by `*/*`. Weights are not read: both kinds have to
-/// be acceptable.
-fn accepts(headers: &HeaderMap, kind: &str) -> bool {
-    let family = kind.split('/').next().unwrap_or(kind);
-    headers
-        .get_all(header::ACCEPT)
-        .iter()
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|value| value.split(','))
-        .any(|range| {
-            let range = range.split(';').next().unwrap_or("").trim();
-            range == "*/*"
-                || range.eq_ignore_ascii_case(kind)
-                || range.strip_suffix("/*").is_some_and(|of| of.eq_ignore_ascii_case(family))
-        })
-}
-
-fn empty(status: StatusCode) -> Response<Body> {
-    let mut response = Response::new(Body::Empty);
-    *response.status_mut() = status;
-    response
-}
-
-fn with(mut response: Response<Body>, name: HeaderName, value: &str) -> Response<Body> {
-    if let Ok(value) = HeaderValue::from_str(value) {
-        response.headers_mut().insert(name, value);
-    }
-    response
-}
-
-fn json_answer(status: u16, text: String) -> Response<Body> {
-    let mut response = Response::new(Body::Full(Bytes::from(text)));
-    *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    response
-}
-
-/// An error about a message whose id is not known.
-fn refusal(status: StatusCode, error: &RpcError) -> Response<Body> {
-    json_answer(status.as_u16(), rpc::error_response(None, error))
-}
-
-fn unreadable_answer(unreadable: &Unreadable) -> Response<Body> {
-    json_answer(400, rpc::error_response(unreadable.id.as_ref(), &unreadable.error))
-}
-
-fn not_read(why: NotRead) -> Response<Body> {
-    let answer = match why {
-        NotRead::TooLong => refusal(StatusCode::PAYLOAD_TOO_LARGE, &rpc::too_long().error),
-        NotRead::TooSlow => {
-            let error = RpcError::new(rpc::PARSE_ERROR, "the body was not there in time");
-            refusal(StatusCode::REQUEST_TIMEOUT, &error)
-        }
-        NotRead::Broken => refusal(StatusCode::BAD_REQUEST, &RpcError::new(rpc::PARSE_ERROR, "the body broke off")),
-    };
-    // What is left of the body is not read, so nothing else can come on this connection.
-    with(answer, header::CONNECTION, "close")
-}
-
-fn events(events: Events) -> Response<Body> {
-    let mut response = Response::new(Body::Events(events));
-    let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
-    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, no-transform"));
-    headers.insert(BUFFERING, HeaderValue::from_static("no"));
-    response
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_loopback_names_are_let_in() {
-        for (authority, is_in) in [
-            ("localhost", true),
-            ("localhost:8080", true),
-            ("LOCALHOST:1", true),
-            ("127.0.0.1", true),
-            ("127.0.0.1:80", true),
-            ("[::1]", true),
-            ("[::1]:80", true),
-            ("", false),
-            ("localhost:", false),
-            ("localhost:x", false),
-            ("localhost.evil.example", false),
-            ("evil.example", false),
-            ("evil.example:80", false),
-            ("127.0.0.1.evil.example", false),
-            ("127.0.0.2", false),
-            ("::1", false),
-            ("[::1", false),
-            ("[::1]x", false),
-            ("localhost/x", false),
-        ] {
-            assert_eq!(is_loopback(authority), is_in, "{authority}");
-        }
-    }
-
-    fn check_origin(headers: &[(&str, &str)], is_in: bool) {
-        let mut map = HeaderMap::new();
-        for (name, value) in headers {
-            map.append(HeaderName::from_bytes(name.as_bytes()).unwrap(), HeaderValue::from_str(value).unwrap());
-        }
-        assert_eq!(is_local(&map).is_ok(), is_in, "{headers:?}");
-    }
-
-    #[test]
-    fn a_page_from_elsewhere_is_not_let_in() {
-        let host = ("host", "127.0.0.1:9");
-        check_origin(&[host], true);
-        check_origin(&[host, ("origin", "http://localhost:3000")], true);
-        check_origin(&[host, ("origin", "https://127.0.0.1")], true);
-        check_origin(&[host, ("origin", "null")], false);
-        check_origin(&[host, ("origin", "http://evil.example")], false);
-        check_origin(&[host, ("origin", "file://localhost")], false);
-        check_origin(&[host, ("origin", "http://localhost"), ("origin", "http://evil.example")], false);
-        check_origin(&[], false);
-        check_origin(&[host, host], false);
-        check_origin(&[("host", "evil.example")], false);
-    }
-
-    #[test]
-    fn both_kinds_of_answer_have_to_be_acceptable() {
-        for (accept, json, events) in [
-            ("application/json, text/event-stream", true, true),
-            ("text/event-stream;q=0.9,application/json;q=1", true, true),
-            ("*/*", true, true),
-            ("application/*, text/*", true, true),
-            ("application/json", true, false),
-            ("text/html", false, false),
-            ("", false, false),
-        ] {
-            let mut headers = HeaderMap::new();
-            headers.insert(header::ACCEPT, HeaderValue::from_str(accept).unwrap());
-            assert_eq!(accepts(&headers, "application/json"), json, "{accept}");
-            assert_eq!(accepts(&headers, "text/event-stream"), events, "{accept}");
-        }
     }
 }

@@ -7,15 +7,18 @@
 use std::sync::Arc;
 
 use serde_json::{Map, json};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{broadcast, mpsc};
 use tokio::time::timeout;
 
-use crate::agents::ask::{self, Call, Resume};
-use crate::agents::core::{After, Core, Ctx, Out, Owner};
+use crate::agents::ask;
+use crate::agents::core::Core;
+use crate::agents::ctx::{After, Ctx, Out, Owner};
 use crate::agents::engine::{Asker, News};
 use crate::agents::front::http;
+use crate::agents::front::lines::{Line, Lines};
 use crate::agents::list;
+use crate::agents::parked::{self, Call, Resume};
 use crate::agents::session::{Calls, Cancel, Session};
 use crate::agents::tasks::record::Record;
 use crate::mcp::era::{self, Era};
@@ -23,9 +26,6 @@ use crate::mcp::rpc::{self, Message, Notification, Request, RpcError};
 
 /// Lines that may wait for a client that reads slowly. Then its requests wait, too.
 const LINES_MAX: usize = 64;
-
-/// Bytes that are read at once.
-const CHUNK_LEN: usize = 16 << 10;
 
 /// Serves one connection until its input ends or its output breaks.
 ///
@@ -89,7 +89,7 @@ struct Connection {
 
 impl Connection {
     fn new(core: Arc<Core>, lines: mpsc::Sender<String>) -> std::io::Result<Connection> {
-        let place = ask::token().ok_or_else(|| std::io::Error::other("the system has no randomness"))?;
+        let place = parked::token().ok_or_else(|| std::io::Error::other("the system has no randomness"))?;
         let (alive, idle) = mpsc::channel(1);
         Ok(Connection { core, lines, place: place.into(), calls: Arc::default(), spoken: Spoken::Nothing, alive, idle })
     }
@@ -200,7 +200,7 @@ impl Connection {
                 Ok(())
             }
             Spoken::Nothing if request.method == "initialize" => {
-                let session = http::open_session(&request.params)
+                let session = http::open_session(&request.params, None)
                     .ok_or_else(|| RpcError::new(rpc::INTERNAL_ERROR, "the system has no randomness"))?;
                 let result = list::initialize(session.version, self.core.engine.offers());
                 self.spoken = Spoken::Legacy(Arc::new(session));
@@ -294,113 +294,5 @@ impl Connection {
             Err(why) => ctx.refuse(http::not_entered(why)),
         }
         Ok(())
-    }
-}
-
-/// Lines of bounded length out of a byte stream.
-struct Lines<R> {
-    reader: R,
-    chunk: Box<[u8]>,
-    /// What of the chunk is not used yet.
-    unread: std::ops::Range<usize>,
-    line: Vec<u8>,
-    /// The line at hand is too long; the rest of it is thrown away.
-    is_too_long: bool,
-}
-
-enum Line {
-    Whole(Vec<u8>),
-    TooLong,
-}
-
-impl<R: AsyncRead + Unpin> Lines<R> {
-    fn new(reader: R) -> Lines<R> {
-        let chunk = vec![0; CHUNK_LEN].into_boxed_slice();
-        Lines { reader, chunk, unread: 0..0, line: Vec::new(), is_too_long: false }
-    }
-
-    /// The next line that is not blank; none at the end. A last line without its end counts. May be dropped and called
-    /// again without losing bytes.
-    async fn next(&mut self) -> std::io::Result<Option<Line>> {
-        loop {
-            let unread = &self.chunk[self.unread.clone()];
-            match unread.iter().position(|byte| *byte == b'\n') {
-                Some(len) => {
-                    let start = self.unread.start;
-                    self.take(start..start + len);
-                    self.unread.start = start + len + 1;
-                    if let Some(line) = self.finished() {
-                        return Ok(Some(line));
-                    }
-                }
-                None => {
-                    let rest = self.unread.clone();
-                    self.take(rest);
-                    self.unread = 0..0;
-                    let len = self.reader.read(&mut self.chunk).await?;
-                    if len == 0 {
-                        return Ok(self.finished());
-                    }
-                    self.unread = 0..len;
-                }
-            }
-        }
-    }
-
-    fn take(&mut self, range: std::ops::Range<usize>) {
-        // One byte more than a message may have, for the carriage return.
-        if self.line.len() + range.len() > rpc::MESSAGE_LEN_MAX + 1 {
-            self.is_too_long = true;
-            self.line = Vec::new();
-        }
-        if !self.is_too_long {
-            self.line.extend_from_slice(&self.chunk[range]);
-        }
-    }
-
-    fn finished(&mut self) -> Option<Line> {
-        let mut line = std::mem::take(&mut self.line);
-        if std::mem::take(&mut self.is_too_long) {
-            return Some(Line::TooLong);
-        }
-        if line.last() == Some(&b'\r') {
-            line.pop();
-        }
-        (!line.iter().all(u8::is_ascii_whitespace)).then_some(Line::Whole(line))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// The lengths of the lines, 0 for one that is too long.
-    async fn lens(input: &[u8]) -> Vec<usize> {
-        let mut lines = Lines::new(input);
-        let mut lens = Vec::new();
-        while let Some(line) = lines.next().await.expect("a slice reads") {
-            lens.push(match line {
-                Line::Whole(bytes) => bytes.len(),
-                Line::TooLong => 0,
-            });
-        }
-        lens
-    }
-
-    #[tokio::test]
-    async fn lines_are_cut_at_their_ends_and_blank_ones_are_skipped() {
-        assert_eq!(lens(b"").await, [0; 0]);
-        assert_eq!(lens(b"\n\r\n  \n").await, [0; 0]);
-        assert_eq!(lens(b"ab\ncde\r\nf").await, [2, 3, 1]);
-    }
-
-    #[tokio::test]
-    async fn a_line_that_is_too_long_is_thrown_away_and_the_next_one_is_read() {
-        let max = rpc::MESSAGE_LEN_MAX;
-        for (len, counted) in [(max, max), (max + 2, 0), (3 * max, 0)] {
-            let mut input = vec![b'x'; len];
-            input.extend_from_slice(b"\nnext\n");
-            assert_eq!(lens(&input).await, [counted, 4], "{len}");
-        }
     }
 }

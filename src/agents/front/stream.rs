@@ -166,6 +166,18 @@ impl Stream {
         self.kept().dropped
     }
 
+    /// How many bytes it holds.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.kept().bytes
+    }
+
+    /// Whether it holds nothing.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     /// The number that the next message will get.
     #[must_use]
     pub fn next_number(&self) -> usize {

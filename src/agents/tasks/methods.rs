@@ -10,7 +10,8 @@ use serde_json::{Map, Value, json};
 use tokio::sync::oneshot;
 
 use crate::agents::ask;
-use crate::agents::core::{Core, Ctx, Fault, Out};
+use crate::agents::core::Core;
+use crate::agents::ctx::{Ctx, Fault, Out};
 use crate::agents::engine::{Ask, EngineRequest};
 use crate::agents::session::Session;
 use crate::agents::tasks::record::{META_RELATED, Record};

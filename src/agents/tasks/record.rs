@@ -8,7 +8,7 @@ use interlock_domain::time::Wall;
 use serde_json::{Map, Value, json};
 use tokio::sync::{broadcast, watch};
 
-use crate::agents::core::Owner;
+use crate::agents::ctx::Owner;
 use crate::agents::engine::{Ask, ReplyView, WorkerState, WorkerView};
 use crate::agents::outcome;
 use crate::agents::session::Cancel;
@@ -453,24 +453,28 @@ impl State {
                 self.message = Some(message);
                 is_new
             }
-            WorkerState::Dead | WorkerState::Cleaned => {
-                let message = format!("worker {} died{cause}{row}", worker.task);
-                let error = RpcError::new(rpc::INTERNAL_ERROR, message.clone());
-                self.settle(Status::Failed, Some(message), Some(Err(error)))
-            }
-            WorkerState::Stopped => match &worker.end {
-                Some(end) => {
+            WorkerState::Dead => self.fail(format!("worker {} died{cause}{row}", worker.task)),
+            WorkerState::Stopped | WorkerState::Cleaned => match (&worker.end, worker.state) {
+                (Some(end), _) => {
                     let end = outcome::followed(call, started, end.clone());
                     let message = end.as_ref().ok().and_then(outcome::text);
                     let status = if end.is_ok() { Status::Completed } else { Status::Failed };
                     self.settle(status, message, Some(end))
                 }
-                None => {
+                (None, WorkerState::Cleaned) => {
+                    self.fail(format!("worker {} was cleared away before its end was seen{row}", worker.task))
+                }
+                (None, WorkerState::Running | WorkerState::Zombie | WorkerState::Dead | WorkerState::Stopped) => {
                     let message = format!("worker {} was stopped{cause}{row}", worker.task);
                     self.settle(Status::Cancelled, Some(message), None)
                 }
             },
         }
+    }
+
+    fn fail(&mut self, message: String) -> bool {
+        let error = RpcError::new(rpc::INTERNAL_ERROR, message.clone());
+        self.settle(Status::Failed, Some(message), Some(Err(error)))
     }
 }
 

@@ -10,9 +10,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use interlock_domain::time::Wall;
 use tokio::sync::broadcast;
 
-use crate::agents::ask;
-use crate::agents::core::{Ctx, Owner};
+use crate::agents::ctx::{Ctx, Owner};
 use crate::agents::engine::WorkerView;
+use crate::agents::parked;
 use crate::agents::tasks::record::{Record, Saved, Status, now};
 use crate::mcp::rpc::{self, RpcError};
 
@@ -69,7 +69,7 @@ impl Tasks {
     /// # Errors
     /// When there is no room for another.
     pub fn create(&self, ctx: &Ctx, tool: &str, ttl_ms: Option<u64>) -> Result<Arc<Record>, RpcError> {
-        let id = ask::token().ok_or_else(|| RpcError::new(rpc::INTERNAL_ERROR, "the system has no randomness"))?;
+        let id = parked::token().ok_or_else(|| RpcError::new(rpc::INTERNAL_ERROR, "the system has no randomness"))?;
         let created = now();
         let saved = Saved {
             id,

@@ -29,6 +29,8 @@ pub(super) struct Frame {
     pub(super) count: u8,
     /// It may be said without its action.
     pub(super) bare: bool,
+    /// It is a phrase of the floor: nothing else may be said, but things of the same trade.
+    pub(super) slang: bool,
     /// The attribute is not said, and the unit of the value must point to it: measures as bits; 0 when it is said.
     pub(super) implied: u16,
     pub(super) needs: [Concept; NEEDS_MAX],
@@ -48,12 +50,12 @@ pub(super) struct Frames {
     /// Frames by the rarest of their needs: starts, then numbers.
     starts: Vec<u32>,
     numbers: Vec<u32>,
+    /// Trades (categories) in which a concept is at home, as bits.
+    trades: Vec<u64>,
     /// Measures that the values of a command may have, as bits; 0 for any.
     units: Vec<u16>,
     /// What it costs when a verb of one class stands in for another.
     near: Vec<u8>,
-    /// Measures that point to a concept, as bits.
-    measures: Vec<u16>,
     /// The class of words that ask to see something.
     pub(super) view: u64,
     /// Names, for an explanation.
@@ -68,6 +70,12 @@ impl Frames {
             (Some(from), Some(to)) => &self.numbers[*from as usize..*to as usize],
             _ => &[],
         }
+    }
+
+    /// Is one of these a thing of the trade of this frame's command?
+    pub(super) fn same_trade(&self, frame: &Frame, concepts: &[Concept]) -> bool {
+        let home = self.trades.get(usize::from(frame.needs[0])).copied().unwrap_or(0);
+        concepts.iter().any(|concept| self.trades.get(usize::from(*concept)).copied().unwrap_or(0) & home != 0)
     }
 
     /// Measures that the values of this command may have, as bits; 0 for any.
@@ -119,28 +127,49 @@ enum Piece {
     Slot(SlotKind),
 }
 
-/// A word of a phrase, or a value in it.
-#[derive(Clone, PartialEq)]
+/// A word of a phrase (its number among the drafts), or a value in it.
+#[derive(Clone, Copy, PartialEq)]
 enum Segment {
-    Word(String),
+    Word(u32),
     Slot(SlotKind),
 }
 
 /// Compiles the words and frames of `commands`.
-pub(super) fn compile(commands: &Commands, lexicon: &Lexicon, sounds: &Sounds) -> (Words, Frames) {
+pub(super) fn compile(
+    commands: &Commands,
+    lexicon: &Lexicon,
+    slang: &[(String, String)],
+    sounds: &Sounds,
+) -> (Words, Frames) {
     let mut builder = Builder::new(commands, lexicon);
     let mut frames = Vec::new();
     for (number, command) in commands.list.iter().enumerate() {
         let number = u16::try_from(number).unwrap_or(u16::MAX);
         builder.command(number, command, &mut frames);
     }
-    builder.finish(frames, commands.list.len(), sounds)
+    for (phrase, id) in slang {
+        if let Some(number) = commands.list.iter().position(|command| command.id == *id) {
+            let concept = builder.concept(phrase);
+            let draft = builder.draft(phrase);
+            draft.concepts.push(concept);
+            draft.filler = false;
+            let mut needs = [0; NEEDS_MAX];
+            needs[0] = concept;
+            let command = u16::try_from(number).unwrap_or(u16::MAX);
+            frames.push(Frame { command, count: 1, bare: true, slang: true, implied: 0, needs, actions: 0 });
+        }
+    }
+    let trades = trades(commands, &frames, builder.names.len());
+    builder.finish(frames, trades, commands.list.len(), sounds)
 }
 
+/// A word and its number among the drafts.
+type Spelled = (Box<[char]>, u32);
+
 struct Builder {
-    drafts: BTreeMap<String, Draft>,
-    /// Words by their first character, for segmentation.
-    by_first: BTreeMap<char, Vec<Box<[char]>>>,
+    drafts: Vec<Draft>,
+    /// Words by their first character, for segmentation; the longest first.
+    by_first: BTreeMap<char, Vec<Spelled>>,
     names: Vec<String>,
     measures: Vec<u16>,
     attributes: BTreeSet<Concept>,
@@ -151,7 +180,7 @@ struct Builder {
 impl Builder {
     fn new(commands: &Commands, lexicon: &Lexicon) -> Builder {
         let mut builder = Builder {
-            drafts: BTreeMap::new(),
+            drafts: Vec::new(),
             by_first: BTreeMap::new(),
             names: vec!["ZONE".to_owned()],
             measures: vec![0],
@@ -188,7 +217,7 @@ impl Builder {
             }
         }
         for word in &lexicon.others {
-            if !builder.drafts.contains_key(word.as_str()) {
+            if builder.draft(word).means_nothing() {
                 let concept = builder.concept(word);
                 builder.draft(word).concepts.push(concept);
             }
@@ -197,10 +226,31 @@ impl Builder {
             let actions = names.iter().filter_map(|name| classes.get(name.as_str())).fold(0, |bits, n| bits | 1 << n);
             let parts: Vec<Concept> = names.iter().filter_map(|name| concepts.get(name.as_str())).copied().collect();
             let draft = builder.draft(word);
-            *draft = Draft { compound: true, actions, concepts: parts, ..Draft::default() };
+            *draft = Draft {
+                word: std::mem::take(&mut draft.word),
+                compound: true,
+                actions,
+                concepts: parts,
+                ..Draft::default()
+            };
         }
-        for word in lexicon.filler.iter().chain(&lexicon.reason) {
+        for word in &lexicon.separable {
+            let mut halves = word.chars();
+            if let (Some(first), Some(last), None) = (halves.next(), halves.next(), halves.next()) {
+                let whole = builder.draft(word).clone();
+                for between in ["个", "下", "一下", "一个", "一次", "把"] {
+                    let draft = builder.draft(&format!("{first}{between}{last}"));
+                    draft.actions |= whole.actions;
+                    draft.compound |= whole.compound;
+                    draft.concepts.extend(&whole.concepts);
+                }
+            }
+        }
+        for word in &lexicon.filler {
             builder.draft(word).filler = true;
+        }
+        for word in &lexicon.reason {
+            builder.draft(word).reason = true;
         }
         for (number, zone) in commands.zones.iter().enumerate() {
             let draft = builder.draft(zone);
@@ -225,14 +275,25 @@ impl Builder {
     }
 
     fn draft(&mut self, word: &str) -> &mut Draft {
-        if !self.drafts.contains_key(word)
-            && let Some(first) = word.chars().next()
-        {
-            let words = self.by_first.entry(first).or_default();
-            words.push(word.chars().collect());
-            words.sort_by_key(|word| usize::MAX - word.len());
+        let chars: Box<[char]> = word.chars().collect();
+        let number = self.number(&chars);
+        &mut self.drafts[number as usize]
+    }
+
+    /// The number of this word, new or not.
+    fn number(&mut self, word: &[char]) -> u32 {
+        let Some(first) = word.first() else { return 0 };
+        let words = self.by_first.entry(*first).or_default();
+        let known = words.binary_search_by(|(other, _)| word.len().cmp(&other.len()).then_with(|| (**other).cmp(word)));
+        match known {
+            Ok(at) => words[at].1,
+            Err(at) => {
+                let number = u32::try_from(self.drafts.len()).unwrap_or(u32::MAX);
+                words.insert(at, (word.into(), number));
+                self.drafts.push(Draft { word: word.into(), ..Draft::default() });
+                number
+            }
         }
-        self.drafts.entry(word.to_owned()).or_default()
     }
 
     fn command(&mut self, number: u16, command: &Definition, frames: &mut Vec<Frame>) {
@@ -281,6 +342,7 @@ impl Builder {
                 command: number,
                 count: u8::try_from(needs.len()).unwrap_or(0),
                 bare: *bare,
+                slang: false,
                 implied: 0,
                 needs: [0; NEEDS_MAX],
                 actions,
@@ -323,55 +385,49 @@ impl Builder {
     }
 
     fn segment_run(&mut self, run: &[char], into: &mut Vec<Segment>) {
-        const UNKNOWN: usize = 10;
+        const UNKNOWN: u32 = 10;
         let len = run.len();
-        // From the right: the least cost of what follows each place, and the length of the word that begins there.
-        let mut best = vec![(0_usize, 0_usize); len + 1];
+        // From the right: the least cost of what follows each place, and the length and number of the word there.
+        let mut best = vec![(0_u32, 0_usize, 0_u32); len + 1];
         for at in (0..len).rev() {
-            best[at] = (best[at + 1].0 + UNKNOWN, 0);
-            for word in self.by_first.get(&run[at]).into_iter().flatten() {
+            best[at] = (best[at + 1].0 + UNKNOWN, 0, 0);
+            for (word, number) in self.by_first.get(&run[at]).into_iter().flatten() {
                 if run[at..].starts_with(word) && best[at + word.len()].0 + 1 < best[at].0 {
-                    best[at] = (best[at + word.len()].0 + 1, word.len());
+                    best[at] = (best[at + word.len()].0 + 1, word.len(), *number);
                 }
             }
         }
         let mut at = 0;
-        let mut unknown = String::new();
-        let mut pending: Vec<Segment> = Vec::new();
         while at < len {
-            if best[at].1 == 0 {
-                unknown.push(run[at]);
-                at += 1;
+            let number = if best[at].1 == 0 {
+                let from = at;
+                while at < len && best[at].1 == 0 {
+                    at += 1;
+                }
+                let number = self.number(&run[from..at]);
+                if self.drafts[number as usize].means_nothing() {
+                    let name: String = run[from..at].iter().collect();
+                    let concept = self.concept(&name);
+                    self.drafts[number as usize].concepts.push(concept);
+                }
+                number
             } else {
-                if !unknown.is_empty() {
-                    pending.push(Segment::Word(std::mem::take(&mut unknown)));
-                }
-                pending.push(Segment::Word(run[at..at + best[at].1].iter().collect()));
-                at += best[at].1;
-            }
-        }
-        if !unknown.is_empty() {
-            pending.push(Segment::Word(unknown));
-        }
-        for segment in pending {
-            if let Segment::Word(word) = &segment {
-                if !self.drafts.contains_key(word) {
-                    let concept = self.concept(word);
-                    self.draft(word).concepts.push(concept);
-                }
-                self.draft(word).core = true;
-            }
-            into.push(segment);
+                let (_, taken, number) = best[at];
+                at += taken;
+                number
+            };
+            self.drafts[number as usize].core = true;
+            into.push(Segment::Word(number));
         }
     }
 
     /// What the words of a phrase are: its verb, and its things.
     fn hear(&self, phrase: &[Segment], risk: Risk) -> Heard {
         let mut heard = Heard::default();
-        let words: Vec<(&String, &Draft)> = phrase
+        let words: Vec<&Draft> = phrase
             .iter()
             .filter_map(|segment| match segment {
-                Segment::Word(word) => self.drafts.get_key_value(word),
+                Segment::Word(number) => self.drafts.get(*number as usize),
                 Segment::Slot(kind) => {
                     heard.zone |= *kind == SlotKind::Zone;
                     None
@@ -379,8 +435,8 @@ impl Builder {
             })
             .collect();
         let is_thing = |draft: &Draft| !draft.concepts.is_empty();
-        let verb_only = words.iter().any(|(_, draft)| draft.actions != 0 && (!is_thing(draft) || draft.compound));
-        for (_, draft) in words {
+        let verb_only = words.iter().any(|draft| draft.actions != 0 && (!is_thing(draft) || draft.compound));
+        for draft in words {
             if draft.compound {
                 heard.actions = meet(heard.actions, draft.actions);
                 heard.things.extend(draft.concepts.iter().map(|concept| vec![*concept]));
@@ -395,7 +451,7 @@ impl Builder {
         heard
     }
 
-    fn finish(self, frames: Vec<Frame>, commands: usize, sounds: &Sounds) -> (Words, Frames) {
+    fn finish(self, frames: Vec<Frame>, trades: Vec<u64>, commands: usize, sounds: &Sounds) -> (Words, Frames) {
         let words = Words::new(&self.drafts, sounds);
         let mut units = vec![0; commands];
         for frame in &frames {
@@ -427,8 +483,8 @@ impl Builder {
             starts,
             numbers: keyed.into_iter().map(|(_, number)| number).collect(),
             units,
+            trades,
             near: self.near,
-            measures: self.measures,
             view: self.view,
             names: self.names,
         };
@@ -436,11 +492,21 @@ impl Builder {
     }
 }
 
-impl Frames {
-    /// Measures that point to this concept, as bits.
-    pub(super) fn measures(&self, concept: Concept) -> u16 {
-        self.measures[usize::from(concept)]
+/// For each concept the trades in which it is at home. Sixty-four trades are told apart; more share a bit.
+fn trades(commands: &Commands, frames: &[Frame], concepts: usize) -> Vec<u64> {
+    let mut names: Vec<&str> = Vec::new();
+    let mut trades = vec![0; concepts];
+    for frame in frames {
+        let Some(command) = commands.list.get(usize::from(frame.command)) else { continue };
+        let at = names.iter().position(|name| *name == command.category).unwrap_or_else(|| {
+            names.push(&command.category);
+            names.len() - 1
+        });
+        for need in frame.needs() {
+            trades[usize::from(*need)] |= 1 << (at % 64);
+        }
     }
+    trades
 }
 
 /// What a phrase is made of.

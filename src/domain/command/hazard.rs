@@ -96,8 +96,9 @@ pub fn hazards(rules: &Rules, utterance: &Utterance) -> Vec<Hazard> {
         found.push(Hazard { start: at, end: at + 1, kind: HazardKind::Question, soft: false });
     }
     if utterance.asked {
+        // Behind the last character: no word can make it harmless.
         let end = chars.len();
-        found.push(Hazard { start: end.saturating_sub(1), end, kind: HazardKind::Question, soft: true });
+        found.push(Hazard { start: end, end: end + 1, kind: HazardKind::Question, soft: true });
     }
     found.sort_unstable_by_key(|hazard| (hazard.start, hazard.end));
     found
@@ -203,7 +204,7 @@ const HAZARDS: &[(&str, HazardKind, bool)] = &[
         false,
     ),
     (
-        "了没有 了没 了吗 了么 有没有 是多少 多少 几度 几档 几个 几号 怎样了 在吗 着吗 着没 着没有 什么 啥 哪些 \
+        "咋样 咋样了 了没有 了没 了吗 了么 有没有 是多少 多少 几度 几档 几个 几号 怎样了 在吗 着吗 着没 着没有 什么 啥 哪些 \
          哪个 哪里 哪儿 在哪 几点 多久 多长时间 多大 多高 几次 几回 怎样 哪位 哪一 还是 没有吗",
         HazardKind::Question,
         true,

@@ -35,6 +35,8 @@ mod cost {
     pub(super) const PLAIN_DEVICE: u16 = 10;
     /// 一个, 一次.
     pub(super) const ONE: u16 = 5;
+    /// A thing of the same trade beside a phrase of the floor.
+    pub(super) const TRADE: u16 = 5;
     /// A value that fits no slot.
     pub(super) const LEFT_OVER: u16 = 150;
     /// A setting said without its verb, and with a number that has no unit.
@@ -47,6 +49,12 @@ mod cost {
     pub(super) const REASON_ENDED: u16 = 50;
     /// Characters right before a thing that could be part of its name (喷淋 before 泵).
     pub(super) const MODIFIER: u16 = 150;
+    /// A syllable of a misheard word that is all there is.
+    pub(super) const ALONE: u16 = 12;
+    /// A thing of two syllables that was misheard by more than this, for a command that acts.
+    pub(super) const FAR_HEARD: u16 = 60;
+    /// What that adds.
+    pub(super) const FAR_HEARD_COST: u16 = 50;
     /// Something misheard and something unexplained in one sentence.
     pub(super) const BOTH: u16 = 60;
 }
@@ -145,9 +153,14 @@ impl Scene<'_> {
             }
             for (n, amount) in self.utterance.amounts.iter().enumerate() {
                 if usize::from(amount.start) == at {
-                    let (price, _) = amount_cost(amount.measure, amount.value, command);
+                    let price = amount_cost(amount.measure, amount.value, command);
                     let role = Role::Amount(u8::try_from(n).unwrap_or(u8::MAX));
                     grid.step(at, usize::from(amount.end), 0, price, role, true);
+                    // 三号车: the 号 may belong to the word behind it.
+                    let bare = usize::from(amount.bare_end);
+                    if amount.measure == Measure::Ordinal && self.utterance.chars.get(bare) == Some(&'号') {
+                        grid.step(at, bare, 0, price + cost::FILLER, role, true);
+                    }
                 }
             }
         }
@@ -213,8 +226,14 @@ impl Scene<'_> {
         if !found.exact {
             return;
         }
-        if word.filler {
+        if frame.slang && bits == 0 && !concepts.is_empty() && self.frames.same_trade(frame, concepts) {
+            grid.step(start, end, 0, cost::TRADE, Role::Filler, true);
+        } else if word.filler {
             grid.step(start, end, 0, cost::FILLER, Role::Filler, true);
+        } else if word.reason {
+            // Before the verb only: 吹风好冷 tells of the wind.
+            let most = if frame.actions == 0 { 1 } else { verb_bit };
+            grid.step_below(most, start, end, cost::FILLER, Role::Filler);
         } else if bits == 0 && verb == FAR && !word.query && end - start >= 2 {
             grid.step(start, end, 0, foreign(word), Role::Foreign, true);
         }
@@ -240,6 +259,16 @@ impl Scene<'_> {
             total -= prefix - prefix.min(most);
         }
         let whole = !unexplained(&path[first..]) && (reason || !unexplained(&path[..first]));
+        if frame.slang && !whole {
+            return None;
+        }
+        // One misheard word and nothing else that is certain: ordinary speech (去吃饭 for 磁盘).
+        let core: Vec<&Step> = path.iter().filter(|step| is_core(step)).collect();
+        let certain = path.iter().any(|step| step.exact && (is_core(step) || step.role == Role::Query));
+        let heard: u16 = core.iter().map(|step| u16::from(step.end - step.start)).sum();
+        if !certain && core.len() == 1 && misheard > heard * cost::ALONE {
+            return None;
+        }
         // What stands right before a thing may be part of its name.
         for two in path.windows(2) {
             let (before, thing) = (&two[0], &two[1]);
@@ -247,6 +276,12 @@ impl Scene<'_> {
             if named && (before.role == Role::Foreign || (before.role == Role::Unknown && self.could_name(before))) {
                 total = total.saturating_add(cost::MODIFIER);
             }
+        }
+        let far = |step: &Step| {
+            step.role == Role::Need && !step.exact && step.end - step.start == 2 && step.cost > cost::FAR_HEARD
+        };
+        if command.risk != Risk::Read && path.iter().any(far) {
+            total = total.saturating_add(cost::FAR_HEARD_COST);
         }
         if misheard > 30 && !whole {
             total = total.saturating_add(cost::BOTH);
@@ -271,7 +306,7 @@ impl Scene<'_> {
         if command.slots.iter().any(|slot| slot.required && !slots.contains_key(&slot.name)) {
             total = total.saturating_add(cost::NO_VALUE);
         }
-        if !verb && command.risk != Risk::Read {
+        if !verb && !frame.slang && command.risk != Risk::Read {
             total = total.saturating_add(cost::NO_VERB);
         }
         #[expect(clippy::cast_precision_loss, reason = "an utterance has at most 64 characters")]
@@ -329,9 +364,9 @@ impl Scene<'_> {
         let amounts: Vec<(usize, &number::Amount)> = path
             .iter()
             .enumerate()
-            .filter_map(|(at, step)| match step.role {
-                Role::Amount(n) => Some((at, &utterance.amounts[usize::from(n)])),
-                _ => None,
+            .filter_map(|(at, step)| {
+                let Role::Amount(n) = step.role else { return None };
+                Some((at, &utterance.amounts[usize::from(n)]))
             })
             .collect();
         let plain = amounts.iter().filter(|(_, amount)| amount.measure == Measure::Plain).count();
@@ -346,9 +381,10 @@ impl Scene<'_> {
                 for kind in kinds {
                     let free = command.slots.iter().find(|slot| slot.kind == *kind && !slots.contains_key(&slot.name));
                     if let Some(slot) = free {
-                        let held = match kind {
-                            SlotKind::Digits => SlotValue::Text(number::digits(&utterance.chars, amount)),
-                            _ => number.clone(),
+                        let held = if *kind == SlotKind::Digits {
+                            SlotValue::Text(number::digits(&utterance.chars, amount))
+                        } else {
+                            number.clone()
                         };
                         slots.insert(slot.name.clone(), held);
                         return true;
@@ -418,7 +454,10 @@ impl Scene<'_> {
         };
         self.hazards
             .iter()
-            .find(|hazard| !covered(hazard) && !(hazard.soft && command.risk == Risk::Read))
+            .find(|hazard| {
+                let harmless = hazard.soft && command.risk == Risk::Read;
+                !harmless && !covered(hazard)
+            })
             .map(|hazard| hazard.kind)
     }
 }
@@ -427,23 +466,21 @@ fn foreign(word: &Word) -> u16 {
     cost::FOREIGN + cost::FOREIGN_CHAR * u16::try_from(word.len()).unwrap_or(u16::MAX)
 }
 
-/// What a number costs a command, and whether it is left over.
-fn amount_cost(measure: Measure, value: f64, command: &Definition) -> (u16, bool) {
+/// What a number costs a command.
+fn amount_cost(measure: Measure, value: f64, command: &Definition) -> u16 {
     let has = |kind: SlotKind| command.slots.iter().any(|slot| slot.kind == kind);
-    match measure {
-        Measure::Ordinal if has(SlotKind::DeviceNo) || has(SlotKind::Digits) => (0, false),
-        Measure::Plain if has(SlotKind::Number) || has(SlotKind::Percent) || has(SlotKind::Digits) => (4, false),
-        Measure::Plain if has(SlotKind::DeviceNo) => (cost::PLAIN_DEVICE, false),
-        Measure::Percent if has(SlotKind::Percent) => (0, false),
-        Measure::Seconds if has(SlotKind::Duration) => (0, false),
-        Measure::Degrees | Measure::Hertz | Measure::Turns | Measure::Speed | Measure::Other
-            if has(SlotKind::Number) =>
-        {
-            (0, false)
+    let price = match measure {
+        Measure::Ordinal => (has(SlotKind::DeviceNo) || has(SlotKind::Digits)).then_some(0),
+        Measure::Plain if has(SlotKind::Number) || has(SlotKind::Percent) || has(SlotKind::Digits) => Some(4),
+        Measure::Plain => has(SlotKind::DeviceNo).then_some(cost::PLAIN_DEVICE),
+        Measure::Percent => has(SlotKind::Percent).then_some(0),
+        Measure::Seconds => has(SlotKind::Duration).then_some(0),
+        Measure::Degrees | Measure::Hertz | Measure::Turns | Measure::Speed | Measure::Other => {
+            has(SlotKind::Number).then_some(0)
         }
-        Measure::Count if value == 1.0 => (cost::ONE, false),
-        _ => (cost::LEFT_OVER, true),
-    }
+        Measure::Count => (value == 1.0).then_some(cost::ONE),
+    };
+    price.unwrap_or(cost::LEFT_OVER)
 }
 
 /// The table of one search, kept between searches.
@@ -490,6 +527,19 @@ impl Grid {
                     step: price,
                     exact,
                 };
+            }
+        }
+    }
+
+    /// A step that adds nothing, from the states below `most` only.
+    fn step_below(&mut self, most: usize, start: usize, end: usize, price: u16, role: Role) {
+        for state in 0..most.min(self.states) {
+            let before = self.cells[start * self.states + state].cost;
+            let cost = before.saturating_add(price);
+            let cell = &mut self.cells[end * self.states + state];
+            if before != u16::MAX && cost < cell.cost {
+                let small = |at: usize| u8::try_from(at).unwrap_or(u8::MAX);
+                *cell = Cell { cost, from: small(start), state: small(state), role, step: price, exact: true };
             }
         }
     }

@@ -23,8 +23,8 @@ pub const UNLIKE: u8 = 100;
 
 const CJK_FIRST: u32 = 0x4e00;
 const CJK_LAST: u32 = 0x9fff;
-/// Readings kept for one character.
-const READINGS_MAX: usize = 3;
+/// Readings kept for one character: what it has in common words, and what was learned.
+pub const READINGS_MAX: usize = 4;
 
 /// Characters with more than one reading in the words of a plant. The full dictionary knows rare readings of nearly
 /// every character (车 as ju); taking those would make unlike words alike.
@@ -93,20 +93,18 @@ impl Sounds {
     /// Builds the tables.
     #[must_use]
     pub fn new(confusions: &Confusions) -> Sounds {
-        let mut ids: BTreeMap<&'static str, Syllable> = BTreeMap::new();
-        for code in CJK_FIRST..=CJK_LAST {
-            if let Some(reading) = char::from_u32(code).and_then(|ch| ch.to_pinyin()) {
-                ids.entry(reading.plain()).or_insert(0);
-            }
-        }
-        for (n, id) in ids.values_mut().enumerate() {
-            *id = Syllable::try_from(n + 1).unwrap_or(NO_SYLLABLE);
-        }
-        let id = |name: &str| ids.get(name).copied().unwrap_or(NO_SYLLABLE);
-
-        let mut usual: Vec<Syllable> = (CJK_FIRST..=CJK_LAST)
-            .map(|code| char::from_u32(code).and_then(|ch| ch.to_pinyin()).map_or(NO_SYLLABLE, |p| id(p.plain())))
+        let plain: Vec<Option<&'static str>> = (CJK_FIRST..=CJK_LAST)
+            .map(|code| char::from_u32(code).and_then(|ch| ch.to_pinyin()).map(|reading| reading.plain()))
             .collect();
+        // Names as numbers: 20,000 comparisons of texts would be most of the time that loading takes.
+        let mut names: Vec<(u64, &'static str)> = plain.iter().flatten().map(|name| (packed(name), *name)).collect();
+        names.sort_unstable();
+        names.dedup();
+        let id = |name: &str| {
+            let at = names.binary_search_by_key(&packed(name), |(key, _)| *key);
+            at.ok().and_then(|at| Syllable::try_from(at + 1).ok()).unwrap_or(NO_SYLLABLE)
+        };
+        let mut usual: Vec<Syllable> = plain.iter().map(|name| name.map_or(NO_SYLLABLE, id)).collect();
         for (ch, name) in USUAL {
             usual[(u32::from(*ch) - CJK_FIRST) as usize] = id(name);
         }
@@ -125,8 +123,9 @@ impl Sounds {
         others.sort_unstable();
         others.dedup();
 
-        let count = ids.len() + 1;
-        let parts: Vec<(&str, &str)> = std::iter::once(("", "")).chain(ids.keys().map(|name| split(name))).collect();
+        let count = names.len() + 1;
+        let parts: Vec<(&str, &str)> =
+            std::iter::once(("", "")).chain(names.iter().map(|(_, name)| split(name))).collect();
         let initials = PartCosts::new(parts.iter().map(|part| part.0), &confusions.initials, confusions.other);
         let finals = PartCosts::new(parts.iter().map(|part| part.1), &confusions.finals, confusions.other);
         let mut costs = vec![UNLIKE; count * count].into_boxed_slice();
@@ -137,6 +136,28 @@ impl Sounds {
             }
         }
         Sounds { usual: usual.into_boxed_slice(), others: others.into_boxed_slice(), costs, count }
+    }
+
+    /// The same with characters that were heard in place of others: what was said becomes one more reading of what
+    /// was heard, so that a mishearing that was learned once holds in every sentence.
+    #[must_use]
+    pub fn with_heard(mut self, pairs: &[(char, char)]) -> Sounds {
+        let mut others = self.others.into_vec();
+        others.extend(pairs.iter().map(|(heard, said)| {
+            let at = u32::from(*said).checked_sub(CJK_FIRST).map(|at| at as usize);
+            (*heard, at.and_then(|at| self.usual.get(at)).copied().unwrap_or(NO_SYLLABLE))
+        }));
+        others.retain(|(_, syllable)| *syllable != NO_SYLLABLE);
+        // What was learned comes last for each character, and a character keeps its first readings.
+        let mut kept: Vec<(char, Syllable)> = Vec::with_capacity(others.len());
+        for other in others {
+            if !kept.contains(&other) {
+                kept.push(other);
+            }
+        }
+        kept.sort_by_key(|(ch, _)| *ch);
+        self.others = kept.into_boxed_slice();
+        self
     }
 
     /// How many syllable numbers there are, [`NO_SYLLABLE`] included.
@@ -187,6 +208,11 @@ impl Sounds {
         }
         best
     }
+}
+
+/// A syllable of at most eight bytes as a number that sorts like it.
+fn packed(name: &str) -> u64 {
+    name.bytes().take(8).fold(0, |number, byte| number << 8 | u64::from(byte))
 }
 
 /// Costs between the initials (or finals) of all syllables.

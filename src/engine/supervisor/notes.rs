@@ -65,13 +65,8 @@ impl Patrol {
 
     pub(super) fn note_clock_step(&mut self, now: Tick) {
         let at_boot = wall_at_boot();
-        let step = at_boot - self.wall_at_boot;
-        if step.unsigned_abs() < CLOCK_STEP_MIN_MS {
-            return;
-        }
+        let Some(detail) = clock_step(self.wall_at_boot, at_boot, clock::wall().0) else { return };
         self.wall_at_boot = at_boot;
-        let wall = clock::wall().0;
-        let detail = format!("the wall clock was set from {} ms to {wall} ms after 1970", wall - step);
         self.outbox.put(Notice::supervisor(Cause::ClockStep, detail, now));
     }
 
@@ -111,7 +106,32 @@ impl Patrol {
     }
 }
 
+/// What became of the wall clock between two looks, from what it would have said at the boot.
+fn clock_step(before: i64, after: i64, wall: i64) -> Option<String> {
+    let step = after - before;
+    (step.unsigned_abs() >= CLOCK_STEP_MIN_MS)
+        .then(|| format!("the wall clock was set from {} ms to {wall} ms after 1970", wall - step))
+}
+
 /// The wall clock when the boot's clock was at zero, ms after 1970.
 pub(super) fn wall_at_boot() -> i64 {
     clock::wall().0 - i64::try_from(clock::boottime_ns() / 1_000_000).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_step_of_the_wall_clock_is_told_from_the_daily_slew() {
+        const YEARS: i64 = 10 * 365 * 86_400_000;
+        let check = |before, after, wall, expected: Option<&str>| {
+            assert_eq!(clock_step(before, after, wall).as_deref(), expected);
+        };
+        check(5000, 5999, 9000, None);
+        check(5000, 4001, 9000, None);
+        let forward = "the wall clock was set from 9000 ms to 315360009000 ms after 1970";
+        check(5000, 5000 + YEARS, 9000 + YEARS, Some(forward));
+        check(YEARS, 0, 7, Some("the wall clock was set from 315360000007 ms to 7 ms after 1970"));
+    }
 }

@@ -78,7 +78,7 @@ fn an_agents_call_reaches_the_plant_through_the_same_gate() {
     for name in ["device", "http", "monitor", "read_file", "shell", "task", "write_file"] {
         assert!(names.contains(&name), "{names:?}");
     }
-    assert!(!names.iter().any(|name| name.contains("ask") || name.contains("approve")), "{names:?}");
+    assert!(!names.iter().any(|name| name.starts_with("ask") || name.contains("approve")), "{names:?}");
     let run = Register::of(&daemon, "pump-3", "run");
     let started = agent.call("device", json!({ "device": "pump-3", "action": "start" }));
     assert_ne!(started["isError"], true, "{started}");
@@ -88,7 +88,7 @@ fn an_agents_call_reaches_the_plant_through_the_same_gate() {
 
     let denied = agent.call("device", json!({ "device": "pump-1", "action": "start" }));
     assert_eq!(denied["isError"], true, "{denied}");
-    assert_eq!(denied["_meta"]["interlock/outcome"]["outcome"], "not_started", "{denied}");
+    assert_eq!(denied["_meta"]["interlock/outcome"]["ending"], "not_started", "{denied}");
     assert_eq!(Register::of(&daemon, "pump-1", "run").read(), 0);
     let rows = daemon.ask("evidence.query", json!({ "kind": "settled", "limit": 10 })).unwrap();
     assert!(
@@ -128,11 +128,14 @@ fn a_process_that_a_tool_started_cannot_approve_itself() {
     let socket = daemon.socket.display();
     let direct = format!("{binary} --socket {socket} ask allow {question}");
     // A double fork in a session of its own: its parent is gone, and it is still ours.
-    let forked = format!(
-        "setsid sh -c '({binary} --socket {socket} ask allow {question} > {said} 2>&1; echo ended $? >> {said}) &' & wait; \
-         while ! grep -q ended {said} 2> /dev/null; do :; done; cat {said}",
+    let script = daemon.path("fork.sh");
+    let text = format!(
+        "setsid sh -c '({binary} --socket {socket} ask allow {question} > {said} 2>&1; echo ended $? >> {said}) &' &\n\
+         wait\nwhile ! grep -q ended {said} 2> /dev/null; do :; done\ncat {said}\n",
         said = said.display()
     );
+    std::fs::write(&script, text).unwrap();
+    let forked = format!("sh {}", script.display());
     let mut agent = Agent::of(&daemon);
     for command in [direct, forked] {
         let ran = agent.call("shell", json!({ "command": command }));
@@ -143,4 +146,30 @@ fn a_process_that_a_tool_started_cannot_approve_itself() {
     assert_eq!(Register::of(&daemon, "breaker-1", "close").read(), 0);
     // The same words from outside are obeyed.
     assert_eq!(daemon.cli(&["ask", "allow", &question]).status.code(), Some(0));
+}
+
+#[test]
+fn the_python_client_lists_and_calls_in_both_eras_over_both_transports() {
+    let Some(python) = crate::python() else {
+        crate::skipped(
+            "daemon::agents::the_python_client_lists_and_calls_in_both_eras_over_both_transports",
+            "no Python with mcp: run cargo xtask test",
+        );
+        return;
+    };
+    let daemon = Daemon::start();
+    let url = daemon.ask("status", json!({})).unwrap()["mcp"].as_str().unwrap().to_owned();
+    let output = Command::new(python)
+        .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clients/python_mcp.py"))
+        .arg(url)
+        .args(["device", r#"{"device": "pump-1", "action": "read", "point": "run"}"#, "--command"])
+        .arg(env!("CARGO_BIN_EXE_interlock"))
+        .arg("--socket")
+        .arg(&daemon.socket)
+        .arg("mcp")
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}\n{}", String::from_utf8_lossy(&output.stderr), daemon.log());
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(said.lines().filter(|line| line.ends_with("ok, 11 tools")).count(), 6, "{said}");
 }

@@ -119,9 +119,9 @@ fn what_was_under_way_is_unknown_after_a_kill_and_a_person_settles_it() {
     let home = Home::new();
     let path = home.config(&format!(
         "version = 1\n[[bus]]\nname = \"line\"\ntcp = \"127.0.0.1:{port}\"\n\
-         [[device]]\nname = \"pump-1\"\nkind = \"pump\"\nnumber = 1\nbus = \"line\"\nunit = 1\n\
-         [[device.point]]\nname = \"run\"\ntable = \"coil\"\naddress = 0\n\
-         [[device.action]]\nname = \"start\"\nrisk = \"operate\"\nwrites = [{{ point = \"run\", value = true }}]\n"
+         [[device]]\nname = \"pump-1\"\nkind = \"pump\"\nbus = \"line\"\nunit = 1\n\
+         [device.points]\nrun = {{ coil = 0 }}\n\
+         [device.actions]\nstart = {{ writes = [{{ point = \"run\", value = true }}] }}\n"
     ));
     let daemon = home.start(Some(&path));
     std::thread::scope(|scope| {

@@ -23,7 +23,7 @@ fn what_is_forbidden_asked_or_told_changes_nothing() {
     let run = Register::of(&daemon, "pump-2", "run");
     for sentence in [
         "不要启动二号泵",
-        "二号泵启动了吗",
+        "能不能启动二号泵",
         "他说启动二号泵",
         "如果水位高了就启动二号泵",
         "昨天启动二号泵",
@@ -35,16 +35,19 @@ fn what_is_forbidden_asked_or_told_changes_nothing() {
         assert_eq!(run.read(), 0, "{sentence}");
     }
     assert_eq!(daemon.cli(&["say", "不要启动二号泵"]).status.code(), Some(1));
+    // Asking whether it runs is a question that may be answered: it reads.
+    assert_eq!(daemon.say("二号泵启动了吗")["command"], "pump_status");
+    assert_eq!(run.read(), 0);
 }
 
 #[test]
 fn a_set_point_is_written_with_its_scale() {
     let daemon = Daemon::start();
-    let opening = Register::of(&daemon, "valve-1", "opening");
+    let opening = Register::of(&daemon, "valve-1", "opening-set");
     let answer = daemon.say("把一号阀门开度调到百分之四十");
     assert_eq!(answer["result"], "done", "{answer}");
     let rows = daemon.list("device.list");
-    let row = rows.iter().find(|row| row["device"] == "valve-1" && row["point"] == "opening").unwrap();
+    let row = rows.iter().find(|row| row["device"] == "valve-1" && row["point"] == "opening-set").unwrap();
     let scale = row["scale"].as_f64().unwrap();
     assert!((f64::from(opening.read()) * scale - 40.0).abs() < 1e-9, "{row}");
 }
@@ -154,4 +157,34 @@ fn a_watch_is_a_running_task() {
     assert!(daemon.list("task.list").is_empty());
     let all = daemon.ask("task.list", json!({ "all": true })).unwrap();
     assert_eq!(all[0]["state"], "CLEANED", "{all}");
+}
+
+#[test]
+fn pymodbus_reads_back_what_was_said() {
+    let Some(python) = crate::python() else {
+        crate::skipped("daemon::voice::pymodbus_reads_back_what_was_said", "no Python with pymodbus: run cargo xtask test");
+        return;
+    };
+    let daemon = Daemon::start();
+    let run = Register::of(&daemon, "pump-2", "run");
+    let read = || {
+        let (host, port) = run.address.rsplit_once(':').unwrap();
+        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clients/modbus.py");
+        let mut client = std::process::Command::new(&python)
+            .args([script, host, port])
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let request = json!({ "call": "read_coils", "unit": run.unit, "address": run.number, "count": 1 });
+        std::io::Write::write_all(&mut client.stdin.take().unwrap(), format!("{request}\n").as_bytes()).unwrap();
+        let output = client.wait_with_output().unwrap();
+        let answer: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        answer["bits"][0].clone()
+    };
+    assert_eq!(read(), json!(false));
+    assert_eq!(daemon.say("启动二号泵")["result"], "done");
+    assert_eq!(read(), json!(true));
+    daemon.say("不要停止二号泵");
+    assert_eq!(read(), json!(true));
 }

@@ -1,0 +1,223 @@
+//! Who is let in over HTTP, as far as headers can say.
+//!
+//! A page in a browser must not get through here, not even one whose name was bound to loopback a moment ago: `Host` and
+//! `Origin` have to be loopback names, and a body has to call itself JSON, which a page cannot send across origins
+//! without asking first.
+
+use std::fmt;
+
+use hyper::header::{self, HeaderMap};
+use sha2::{Digest as _, Sha256};
+
+/// Who may come in over HTTP, by the tokens that they hold. Without any token everybody on this machine may, and
+/// nobody can be told from anybody else.
+///
+/// Only digests are kept: a token cannot leak from here into a log or a core file.
+#[derive(Clone, Default)]
+pub struct Tokens(Vec<(String, [u8; 32])>);
+
+impl fmt::Debug for Tokens {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.0.iter().map(|(holder, _)| holder)).finish()
+    }
+}
+
+/// The request carries no token, or none that is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NotKnown;
+
+impl Tokens {
+    /// From pairs of a holder's name and its token.
+    #[must_use]
+    pub fn new<'a>(tokens: impl IntoIterator<Item = (&'a str, &'a str)>) -> Tokens {
+        let digest = |token: &str| Sha256::digest(token.as_bytes()).into();
+        Tokens(tokens.into_iter().map(|(holder, token)| (holder.to_owned(), digest(token))).collect())
+    }
+
+    /// The holder of the request's token; none when there are no tokens and everybody is let in.
+    ///
+    /// # Errors
+    /// When a token is needed and the request has none that is known, or several.
+    pub fn holder(&self, headers: &HeaderMap) -> Result<Option<&str>, NotKnown> {
+        if self.0.is_empty() {
+            return Ok(None);
+        }
+        let mut given = headers.get_all(header::AUTHORIZATION).iter();
+        let (Some(value), None) = (given.next(), given.next()) else { return Err(NotKnown) };
+        let value = value.to_str().map_err(|_| NotKnown)?;
+        let (scheme, token) = value.split_once(' ').ok_or(NotKnown)?;
+        if !scheme.eq_ignore_ascii_case("bearer") {
+            return Err(NotKnown);
+        }
+        let digest: [u8; 32] = Sha256::digest(token.trim().as_bytes()).into();
+        // All are compared, each in full: the time that it takes says nothing of how near a guess was.
+        let same = |kept: &[u8; 32]| kept.iter().zip(&digest).fold(0, |differs, (a, b)| differs | (a ^ b)) == 0;
+        let found = self.0.iter().fold(None, |found, (holder, kept)| if same(kept) { Some(holder) } else { found });
+        found.map(|holder| Some(holder.as_str())).ok_or(NotKnown)
+    }
+}
+
+/// Whether the request was made to this machine by a program on it, as far as headers can say.
+///
+/// # Errors
+/// Which header says otherwise.
+pub fn is_local(headers: &HeaderMap) -> Result<(), &'static str> {
+    let mut hosts = headers.get_all(header::HOST).iter();
+    match (hosts.next(), hosts.next()) {
+        (Some(host), None) if host.to_str().is_ok_and(is_loopback) => {}
+        _ => return Err("Host is not a name of this machine's loopback"),
+    }
+    let mut origins = headers.get_all(header::ORIGIN).iter();
+    let is_local = origins.all(|origin| {
+        origin
+            .to_str()
+            .ok()
+            .and_then(|origin| origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://")))
+            .is_some_and(is_loopback)
+    });
+    if is_local { Ok(()) } else { Err("Origin is not a page of this machine") }
+}
+
+/// Whether `host` or `host:port` is a loopback name.
+fn is_loopback(authority: &str) -> bool {
+    let (host, port) = match authority.strip_prefix('[') {
+        Some(rest) => match rest.split_once(']') {
+            Some((host, "")) => (host, None),
+            Some((host, rest)) => (host, Some(rest.strip_prefix(':').unwrap_or("not a port"))),
+            None => return false,
+        },
+        None => match authority.split_once(':') {
+            Some((host, port)) => (host, Some(port)),
+            None => (authority, None),
+        },
+    };
+    let is_name = host.eq_ignore_ascii_case("localhost") || matches!(host, "127.0.0.1" | "::1");
+    is_name && port.is_none_or(|port| port.parse::<u16>().is_ok())
+}
+
+/// Whether the body calls itself JSON.
+#[must_use]
+pub fn is_json(headers: &HeaderMap) -> bool {
+    headers
+        .get(header::CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok())
+        .and_then(|value| value.split(';').next())
+        .is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/json"))
+}
+
+/// Whether `Accept` allows a media type, by name, by its family, or by `*/*`. Weights are not read: both kinds have to
+/// be acceptable.
+#[must_use]
+pub fn accepts(headers: &HeaderMap, kind: &str) -> bool {
+    let family = kind.split('/').next().unwrap_or(kind);
+    headers
+        .get_all(header::ACCEPT)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .any(|range| {
+            let range = range.split(';').next().unwrap_or("").trim();
+            range == "*/*"
+                || range.eq_ignore_ascii_case(kind)
+                || range.strip_suffix("/*").is_some_and(|of| of.eq_ignore_ascii_case(family))
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use hyper::header::{HeaderName, HeaderValue};
+
+    use super::*;
+
+    #[test]
+    fn only_loopback_names_are_let_in() {
+        for (authority, is_in) in [
+            ("localhost", true),
+            ("localhost:8080", true),
+            ("LOCALHOST:1", true),
+            ("127.0.0.1", true),
+            ("127.0.0.1:80", true),
+            ("[::1]", true),
+            ("[::1]:80", true),
+            ("", false),
+            ("localhost:", false),
+            ("localhost:x", false),
+            ("localhost.evil.example", false),
+            ("evil.example", false),
+            ("evil.example:80", false),
+            ("127.0.0.1.evil.example", false),
+            ("127.0.0.2", false),
+            ("::1", false),
+            ("[::1", false),
+            ("[::1]x", false),
+            ("localhost/x", false),
+        ] {
+            assert_eq!(is_loopback(authority), is_in, "{authority}");
+        }
+    }
+
+    fn check_origin(headers: &[(&str, &str)], is_in: bool) {
+        let mut map = HeaderMap::new();
+        for (name, value) in headers {
+            map.append(HeaderName::from_bytes(name.as_bytes()).unwrap(), HeaderValue::from_str(value).unwrap());
+        }
+        assert_eq!(is_local(&map).is_ok(), is_in, "{headers:?}");
+    }
+
+    #[test]
+    fn a_page_from_elsewhere_is_not_let_in() {
+        let host = ("host", "127.0.0.1:9");
+        check_origin(&[host], true);
+        check_origin(&[host, ("origin", "http://localhost:3000")], true);
+        check_origin(&[host, ("origin", "https://127.0.0.1")], true);
+        check_origin(&[host, ("origin", "null")], false);
+        check_origin(&[host, ("origin", "http://evil.example")], false);
+        check_origin(&[host, ("origin", "file://localhost")], false);
+        check_origin(&[host, ("origin", "http://localhost"), ("origin", "http://evil.example")], false);
+        check_origin(&[], false);
+        check_origin(&[host, host], false);
+        check_origin(&[("host", "evil.example")], false);
+    }
+
+    #[test]
+    fn a_token_names_its_holder_and_nothing_else_does() {
+        let tokens = Tokens::new([("robot", "s3cret"), ("laptop", "other")]);
+        assert_eq!(format!("{tokens:?}"), r#"["robot", "laptop"]"#, "no secret is printed");
+        for (values, holder) in [
+            (vec!["Bearer s3cret"], Ok(Some("robot"))),
+            (vec!["bearer other"], Ok(Some("laptop"))),
+            (vec!["Bearer wrong"], Err(NotKnown)),
+            (vec!["Bearer "], Err(NotKnown)),
+            (vec!["Bearer"], Err(NotKnown)),
+            (vec!["Basic s3cret"], Err(NotKnown)),
+            (vec!["s3cret"], Err(NotKnown)),
+            (vec![], Err(NotKnown)),
+            (vec!["Bearer s3cret", "Bearer other"], Err(NotKnown)),
+        ] {
+            let mut headers = HeaderMap::new();
+            for value in &values {
+                headers.append(header::AUTHORIZATION, HeaderValue::from_str(value).unwrap());
+            }
+            assert_eq!(tokens.holder(&headers), holder, "{values:?}");
+        }
+        assert_eq!(Tokens::default().holder(&HeaderMap::new()), Ok(None), "without tokens everybody is let in");
+    }
+
+    #[test]
+    fn both_kinds_of_answer_have_to_be_acceptable() {
+        for (accept, json, events) in [
+            ("application/json, text/event-stream", true, true),
+            ("text/event-stream;q=0.9,application/json;q=1", true, true),
+            ("*/*", true, true),
+            ("application/*, text/*", true, true),
+            ("application/json", true, false),
+            ("text/html", false, false),
+            ("", false, false),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::ACCEPT, HeaderValue::from_str(accept).unwrap());
+            assert_eq!(accepts(&headers, "application/json"), json, "{accept}");
+            assert_eq!(accepts(&headers, "text/event-stream"), events, "{accept}");
+        }
+    }
+}
