@@ -230,6 +230,10 @@ impl Rule {
         self.warning.as_deref()
     }
 
+    pub(crate) fn matcher(&self) -> &Matcher {
+        &self.matcher
+    }
+
     /// Deny and ask match generously.
     fn generous(&self) -> bool {
         match self.verb {

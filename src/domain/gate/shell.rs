@@ -31,6 +31,16 @@ pub(crate) fn judge(policy: &Policy, case: Case<'_>, script: &Script, cwd: Optio
     strictest([Some(found), elsewhere].into_iter().flatten().collect()).unwrap_or_else(nothing)
 }
 
+/// The rule is about this command: all of it for an allow, any part of it for the others.
+pub(super) fn covers(rule: &Rule, case: Case<'_>, script: &Script) -> bool {
+    let understood = script.understood() == Understood::Whole;
+    let mut parts = script.commands().iter().map(|command| Part::of(command, case));
+    match rule.verb() {
+        Verb::Allow => !script.commands().is_empty() && parts.all(|part| part.covered_by(rule, understood)),
+        Verb::Ask | Verb::Deny => parts.any(|part| part.covered_by(rule, understood)),
+    }
+}
+
 fn nothing() -> Finding {
     Finding::new(Verdict::Ask, Step::Mode, "there is nothing that could be judged")
 }
