@@ -29,7 +29,7 @@ const MODULES: &[(&str, &[&str], &[&str])] = &[
     ("mcp", &[], &["serde", "rmcp"]),
     // Adapters: the only code that touches the world.
     ("sys", &[], &["libc", "nix"]),
-    ("store", &["record"], &["rusqlite", "ed25519_dalek", "getrandom", "sha2", "sm3", "tokio"]),
+    ("store", &["record"], &["rusqlite", "ed25519_dalek", "getrandom", "sha2", "sm3", "tokio", "base64"]),
     (
         "tool",
         &["sys", "mcp"],
@@ -43,7 +43,7 @@ const MODULES: &[(&str, &[&str], &[&str])] = &[
     // Its own HTTP front, closer to the wire than axum lets it be; tokens of its sessions are random and hashed.
     (
         "agents",
-        &["mcp", "record", "engine::handle", "sys::clock"],
+        &["mcp", "record", "engine::handle", "engine::supervisor", "engine::tasks", "sys::clock"],
         &["tokio", "axum", "serde", "rmcp", "hyper", "hyper_util", "getrandom", "sha2"],
     ),
     // The socket asks the kernel who is at the other end, hands `interlock mcp` to the front for agents, and reads what
@@ -73,7 +73,10 @@ const MODULES: &[(&str, &[&str], &[&str])] = &[
     ("bench", &["engine", "store", "infer", "sys", "record"], &["tokio", "serde", "rusqlite"]),
     (
         "cli",
-        &["config", "control", "boot", "provider", "record", "store", "infer", "bench", "sys"],
+        &[
+            "config", "control", "boot", "provider", "record", "store", "infer", "bench", "sys", "engine::supervisor",
+            "engine::watch",
+        ],
         &["anyhow", "clap", "clap_complete", "clap_mangen", "nix", "serde", "tokio"],
     ),
     (
@@ -91,6 +94,8 @@ const MODULES: &[(&str, &[&str], &[&str])] = &[
 const ROOMS: &[(&str, &[&str])] = &[
     ("id", &[]),
     ("time", &[]),
+    // Passports for the tests of the stations, made through the stations.
+    ("sample", &["id", "time", "request", "surface", "gate"]),
     ("block", &["id"]),
     ("device", &["id"]),
     ("request", &["id", "time"]),

@@ -1,3 +1,5 @@
+//! Lines of `policy check` and what is decided about them.
+
 use super::*;
 use serde_json::json;
 

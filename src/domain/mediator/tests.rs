@@ -1,3 +1,5 @@
+//! The conductor, step by step: what goes in and which actions come out.
+
 use super::*;
 use crate::effect::report::{Failure, Loss};
 use crate::gate::docket::Ignored;

@@ -1,5 +1,5 @@
 // Nor can a room of the same package make a permit: the rooms are mounted here beside a thief.
-#![allow(dead_code, unused_imports)]
+#![allow(dead_code, unused_imports, reason = "the rooms are mounted whole, and a thief uses few of them")]
 
 #[path = "../../../src/domain/closure/mod.rs"]
 mod closure;

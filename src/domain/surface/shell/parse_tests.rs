@@ -1,3 +1,5 @@
+//! Shell strings and what can be told of them.
+
 use super::*;
 
 /// The commands, each as its words in brackets; then what it could not tell.
