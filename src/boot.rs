@@ -166,6 +166,8 @@ pub fn run(places: Places) -> Result<(), BootError> {
                 Tier::Auto => None,
                 Tier::Pidfd => Some(supervisor::Tier::Pidfd),
                 Tier::Tryjoin => Some(supervisor::Tier::Tryjoin),
+                Tier::Sentinel => Some(supervisor::Tier::Sentinel),
+                Tier::Proc => Some(supervisor::Tier::Proc),
             },
             first_task: numbers.task,
             reap_orphans: true,

@@ -60,6 +60,9 @@ pub enum Verb {
     /// The evidence log.
     #[command(subcommand)]
     Evidence(EvidenceVerb),
+    /// Self-learning proposals and the review gate; needs no daemon.
+    #[command(subcommand)]
+    Learn(LearnVerb),
     /// Decisions of the gate for calls on standard input; needs no daemon and has no effect.
     #[command(subcommand)]
     Policy(PolicyVerb),
@@ -364,6 +367,18 @@ pub struct EvidenceFrom {
     pub json: bool,
 }
 
+/// `learn`.
+#[derive(Debug, Subcommand)]
+pub enum LearnVerb {
+    /// Asks the review gate about proposals on standard input, one a line; nothing is kept.
+    #[command(after_help = "Example:\n  interlock learn propose < proposals.jsonl")]
+    Propose {
+        /// The command set that they are held against; the default is the shipped one.
+        #[arg(long, value_name = "PATH")]
+        commands: Option<PathBuf>,
+    },
+}
+
 /// `policy`.
 #[derive(Debug, Subcommand)]
 pub enum PolicyVerb {
@@ -423,6 +438,8 @@ pub enum BenchName {
     Evidence,
     /// Decisions.
     Gate,
+    /// Understanding.
+    Match,
     /// From exec to ready.
     Startup,
 }

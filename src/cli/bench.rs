@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::args::{BenchArgs, BenchName};
 use super::error::{CliError, Exit};
+use super::match_verb;
 use super::out::Out;
 use crate::bench;
 
@@ -16,6 +17,7 @@ pub(super) fn bench(args: &BenchArgs, out: &Out) -> Result<(), CliError> {
             serde_json::to_value(figures).map_err(failed)?
         }
         BenchName::Evidence => bench::evidence::run(&Scratch::new()?.0).map_err(failed)?.to_json(),
+        BenchName::Match => bench::match_bench::run(|| match_verb::parts(None), args.commands).map_err(failed)?,
         BenchName::Gate => bench::gate::run().map_err(failed)?.to_json(),
         BenchName::Startup => bench::startup::run(&Scratch::new()?.0).map_err(failed)?,
     };

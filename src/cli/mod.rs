@@ -14,6 +14,7 @@ pub mod error;
 mod evidence;
 pub mod generate;
 mod json_lines;
+mod learn;
 pub mod learn_propose;
 pub mod match_verb;
 mod mcp;
@@ -71,6 +72,7 @@ fn verb(cli: &Cli, out: &Out) -> Result<ExitCode, CliError> {
         Verb::Status(args) => status::status(args, client()?, out),
         Verb::Reload => status::reload(client()?, out),
         Verb::Evidence(verb) => evidence::evidence(verb, client, out),
+        Verb::Learn(verb) => learn::learn(verb),
         Verb::Policy(verb) => policy::policy(verb),
         Verb::Mcp => mcp::bridge(client()?),
         Verb::Bench(args) => bench::bench(args, out),

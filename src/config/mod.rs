@@ -44,6 +44,10 @@ pub enum Tier {
     Pidfd,
     /// `pthread_tryjoin_np` at each scan.
     Tryjoin,
+    /// A robust mutex that each thread holds.
+    Sentinel,
+    /// `/proc` at each scan: slow, for comparison.
+    Proc,
 }
 
 /// The checked configuration.
@@ -158,9 +162,11 @@ pub fn check(path: &Path, text: &str) -> Result<Config, ConfigError> {
         "auto" => Some(Tier::Auto),
         "pidfd" => Some(Tier::Pidfd),
         "tryjoin" => Some(Tier::Tryjoin),
+        "sentinel" => Some(Tier::Sentinel),
+        "proc" => Some(Tier::Proc),
         _ => None,
     })
-    .map_err(|span| wrong(span, "there is no such tier".to_owned()).hint("\"auto\", \"pidfd\" or \"tryjoin\""))?;
+    .map_err(|span| wrong(span, "there is no such tier".to_owned()).hint("one of auto, pidfd, tryjoin, sentinel, proc"))?;
     let rules = rules(path, text, &file.policy)?;
     let directory = path.parent().unwrap_or(Path::new("."));
     let mut work_dirs = Vec::new();

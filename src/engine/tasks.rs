@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use interlock_domain::id::{TaskId, WorkerKey};
+use interlock_domain::liveness::advice::advice;
 use interlock_domain::liveness::lifecycle::{Cause, Notice, State};
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot, watch};
@@ -214,6 +215,9 @@ pub fn shown(row: &TaskRow, evidence: Option<u64>, zh: bool) -> Value {
     if row.wrong_thread_beats > 0 {
         facts.push(format!("{} beats from other threads were refused", row.wrong_thread_beats));
     }
+    if let Some(phi) = row.suspicion {
+        facts.push(format!("suspicion (phi) {phi:.1}"));
+    }
     if !row.counters.is_empty() {
         facts.push(row.counters.clone());
     }
@@ -240,6 +244,8 @@ pub fn shown(row: &TaskRow, evidence: Option<u64>, zh: bool) -> Value {
         ),
         State::Cleaned => ("only its record is left".to_owned(), "仅保留记录".to_owned()),
     };
-    value["advice"] = if zh { cn } else { en }.into();
+    // What is known of the cause says more than the state does.
+    let of_cause = row.cause.and_then(advice).map(|advice| if zh { advice.zh } else { advice.en });
+    value["advice"] = of_cause.map_or_else(|| if zh { cn } else { en }, str::to_owned).into();
     value
 }
