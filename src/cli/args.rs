@@ -368,7 +368,9 @@ pub struct EvidenceFrom {
 #[derive(Debug, Subcommand)]
 pub enum PolicyVerb {
     /// One call a line in, one decision a line out.
-    #[command(after_help = "Example:\n  echo '{\"id\": 1, \"cwd\": \"/srv\", \"call\": {\"tool\": \"Bash\", \"input\": {\"command\": \"ls\"}}}' | interlock policy check")]
+    #[command(
+        after_help = "Example:\n  echo '{\"id\": 1, \"cwd\": \"/srv\", \"call\": {\"tool\": \"Bash\", \"input\": {\"command\": \"ls\"}}}' | interlock policy check"
+    )]
     Check {
         /// A configuration whose [policy] rules are older than those of a line.
         #[arg(long, value_name = "FILE")]

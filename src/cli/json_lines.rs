@@ -34,7 +34,8 @@ pub(super) fn each(
             // The rest of it goes unread and unkept.
             input.skip_until(b'\n')?;
         }
-        let answered = if too_long { Err(format!("longer than {LINE_LEN_MAX} bytes")) } else { one(&line, &mut answer) };
+        let answered =
+            if too_long { Err(format!("longer than {LINE_LEN_MAX} bytes")) } else { one(&line, &mut answer) };
         let said = match answered {
             Ok(None) => continue,
             Ok(Some(value)) => value,

@@ -42,7 +42,15 @@ pub(super) fn watch(args: &WatchArgs, out: &Out) -> Result<ExitCode, CliError> {
             seen.json().to_string()
         } else {
             let cause = seen.cause.map(|cause| format!(" {cause}")).unwrap_or_default();
-            format!("{:>8} ms  {}/{} {}  {}{cause}  {}", seen.ms, seen.pid, seen.tid, seen.name, seen.event.name(), seen.detail)
+            format!(
+                "{:>8} ms  {}/{} {}  {}{cause}  {}",
+                seen.ms,
+                seen.pid,
+                seen.tid,
+                seen.name,
+                seen.event.name(),
+                seen.detail
+            )
         };
         // A reader that went away does not end the watch.
         let _ = out.line(&line);

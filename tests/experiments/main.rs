@@ -3,8 +3,8 @@
 #![cfg(test)]
 
 mod evidence;
-mod power;
 mod liveness;
+mod power;
 
 /// Whether the experiment of this name was asked for.
 fn asked(name: &str) -> bool {

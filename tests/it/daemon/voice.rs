@@ -162,7 +162,10 @@ fn a_watch_is_a_running_task() {
 #[test]
 fn pymodbus_reads_back_what_was_said() {
     let Some(python) = crate::python() else {
-        crate::skipped("daemon::voice::pymodbus_reads_back_what_was_said", "no Python with pymodbus: run cargo xtask test");
+        crate::skipped(
+            "daemon::voice::pymodbus_reads_back_what_was_said",
+            "no Python with pymodbus: run cargo xtask test",
+        );
         return;
     };
     let daemon = Daemon::start();
