@@ -158,7 +158,8 @@ mod tests {
 
     #[test]
     fn an_intent_goes_on_when_its_record_is_on_the_disk_and_two_need_no_disk() {
-        let table: [(&str, &[Result<u64, ()>], Option<Ground>); 10] = [
+        type Words = &'static [Result<u64, ()>];
+        let table: [(&str, Words, Option<Ground>); 10] = [
             ("write:a", &[], None),
             ("write:a", &[Ok(2)], None),
             ("write:a", &[Ok(3)], Some(Ground::Durable(Entry(3)))),

@@ -220,7 +220,9 @@ fn rules(line: &Map<String, Value>, more: &[Rule]) -> Result<Vec<Rule>, BadLine>
                         let rule = text(item, "rule")?.ok_or_else(|| bad("rule", "a text"))?;
                         (rule, word(item, "authority", Authority::from_word)?.unwrap_or(Authority::Config))
                     }
-                    _ => return Err(bad(key, "a list of rules")),
+                    Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) => {
+                        return Err(bad(key, "a list of rules"));
+                    }
                 };
                 rules.push(Rule::parse(verb, rule, authority, None)?);
             }
