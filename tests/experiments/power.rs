@@ -36,7 +36,8 @@ fn settings(state: &Path) -> Settings {
         boot_id: "0b5c9f4e-8f5e-4f0e-9d55-2f6a2f1f7b11".to_owned(),
         version: "0.1.0".to_owned(),
         clock,
-        limits: Limits { segment_len_max: 60_000, log_len_max: 400_000, reserve_len: 16 * 1024 },
+        // Small, so that segments begin and go within a hundred rows.
+        limits: Limits { segment_len_max: 25_000, log_len_max: 120_000, reserve_len: 16 * 1024 },
     }
 }
 

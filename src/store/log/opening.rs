@@ -58,6 +58,9 @@ impl Log {
         sync_names(&settings.state)?;
         let heads = head::read(&dir, &key.public()).map_err(|e| StoreError::io(&head::path(&dir), e))?;
         let firsts = segment::list(&dir)?;
+        if let Some((_, older)) = firsts.split_last() {
+            older.iter().try_for_each(|first| put_to_rest(settings, &dir, *first))?;
+        }
         let newest = firsts.last().map(|first| newest(settings, &dir, *first, past)).transpose();
         let (segment, tail, quarantined) = match newest {
             Ok(Some((segment, tail))) => (segment, tail, None),
@@ -128,6 +131,22 @@ fn sync_names(state: &Path) -> Result<(), StoreError> {
         }
     }
     Ok(())
+}
+
+/// A crash or a reader can have kept an older segment from becoming a plain file: what lies beside it then is brought
+/// in now, while we may write. A reader could not do that, and would find a file that it cannot read.
+fn put_to_rest(settings: &Settings, dir: &Path, first: Seq) -> Result<(), StoreError> {
+    let name = segment::file_name(first);
+    if !["-journal", "-wal"].iter().any(|companion| dir.join(format!("{name}{companion}")).exists()) {
+        return Ok(());
+    }
+    let rested = Segment::open(dir, first, settings.limits.pages_max())
+        .and_then(|segment| segment.rest().map_err(|e| StoreError::sqlite(&dir.join(&name), e)));
+    match rested {
+        Err(e) if !is_damage(&e) && Fault::passing(&e) != Some(Fault::Locked) => Err(e),
+        // The verifier tells what is damaged; a reader that holds it can read it.
+        Ok(()) | Err(_) => Ok(()),
+    }
 }
 
 /// Opens the newest segment and reads its end.
@@ -302,6 +321,8 @@ fn fetch(dir: &Path, segment: &Segment, seqs: &[Seq]) -> Result<Vec<Recorded>, S
         // A row that is gone was lost with its file, which the verifier tells; repair works with what is left.
         found.extend(one(dir, segment, *seq)?.map(original));
     }
+    // In the order in which they happened, not in that in which they were carried forward.
+    found.sort_by_key(|recorded| recorded.seq);
     Ok(found)
 }
 
