@@ -1,4 +1,77 @@
-//! The map.
+//! Interlock (联锁): between whoever proposes an action and whatever acts.
+//!
+//! This is **the map**: what there is, in reading order, what must stay true, and why it was decided so.
+//!
+//! # The one idea
+//!
+//! **`domain` decides, the rest acts.** A decision is a plain value, made from plain values and the time that the caller
+//! passes in. Acting is doing what a decision says and reporting back. No file does both.
+//!
+//! ```text
+//!  operator: voice, command line        AI agents (MCP)
+//!          |                                 |
+//!       control ------------------------- agents          surfaces: bytes <-> domain words
+//!            \___________________________/
+//!                         v
+//!                      engine                              owners: one task or thread owns one machine
+//!                      |    ^
+//!               Action |    | Input + now
+//!                      v    |
+//!           store    tool    sys                           adapters: the only code that touches the world
+//!                      :
+//!                mcp   record                              written forms, no I/O
+//!                      :
+//!                   domain                                 machines, contracts, verdicts; no I/O, no clock, no async
+//! ```
+//!
+//! Arrows are calls. Dependencies point down; everyone may name `domain`, which names nobody. `tests/tidy.rs` holds the
+//! table of who may import what, and fails when it is not kept.
+//!
+//! # The rooms, in reading order
+//!
+//! - [`interlock_domain`]: the chain `request, surface, gate, schedule, effect, closure, event, repair, mediator`, each
+//!   naming only what stands before it; `device` (points, codec, plans), `command` (understanding), `liveness`.
+//! - [`boot`]: the only place that constructs everything, and the only start and stop order.
+//! - [`engine`]: `mediator` carries the machine's actions out, `listener` owns the active commands and the short
+//!   dialogues, `supervisor` watches our threads, `tasks` turns its notices into evidence and alarms, `own` runs the
+//!   tools that act on the daemon itself, `keeper` owns `state.db`, `watch` supervises what is not ours.
+//! - [`store`]: the evidence log (one writer, group commit, hash chain, signed head), its readers, and the state.
+//! - [`record`]: the one written form of an event: disk, command line and MCP share it.
+//! - [`tool`]: runs an order: device (Modbus), files, shell, HTTP.
+//! - [`sys`]: what only the kernel can say or do; `unsafe` lives here.
+//! - [`control`]: the Unix socket. [`agents`] and [`mcp`]: MCP in both eras. [`cli`]: verbs, hints, exit codes.
+//! - [`config`]: TOML into checked settings, unknown keys refused. [`plant`]: the embedded simulator.
+//! - [`bench`]: the figures of `interlock bench`.
+//!
+//! # How one call moves
+//!
+//! `Wish -> Request -> Call -> Permit -> Ticket -> Intent -> Journaled -> Order + Claim -> Outcome -> Settlement ->
+//! Reply`, and one way off the line before the start: `Refusal`. Each value is made only by the station before; skipping
+//! one does not compile (`tests/compile_fail`). A batch's questions are all answered before its first effect starts. The
+//! intent of anything that may change the world is on the disk before the order goes out; after a crash, an intent
+//! without an outcome is `unknown`, and a person or a query settles it in a row beside it, never in its place.
+//!
+//! # What must stay true
+//!
+//! - Each request has exactly one settlement; no outcome without an earlier intent in the log. The simulation
+//!   (`tests/sim`) looks for it in crashed, slow and frozen worlds.
+//! - What is mediated cannot approve itself: a process that a tool started gets no verb on the socket, and MCP has no
+//!   tool that answers a question.
+//! - The supervisor never waits for a thread that it watches, and is a plain thread started before the runtime.
+//! - Every queue, buffer, file and wait has a named bound with its reason.
+//! - A settlement is never rewritten; evidence rows are never updated.
+//!
+//! # Decisions, and where the plan was changed
+//!
+//! - Two packages: the boundary that matters is "no tokio, no SQLite, no clock at the centre", and review alone does
+//!   not hold it.
+//! - The mediator numbers its own records and the writer numbers the rows: the log has other customers (tasks, heard
+//!   sentences), so a row's number cannot be known before it is written. A receipt joins the two.
+//! - The tools that act on the daemon itself live in `engine::own`, not in `tool`: what they act on is owned there.
+//! - `control` hands `interlock mcp` to the front of `agents`: one socket, one rule about who may speak.
+//! - The MCP front is hyper on raw JSON: no library serves both eras and their tasks.
+//! - Facts about paths are gathered by whoever submits, before the call; the tool opens the canonical path without
+//!   following links, so that what was judged is what is opened.
 #![deny(unsafe_code)]
 
 pub mod agents;

@@ -587,7 +587,8 @@ mod tests {
         let call: CallId = "01KBA6AK800000000000000007.3.0".parse().unwrap();
         let of = |kind: &'static str| Row::new(stamp(), kind).of_call(call).bearing();
         let unknown = |way_out: &str| {
-            let row = Row::new(stamp(), kind::SETTLED).of_call(call).detailed(&serde_json::json!({ "way_out": way_out }));
+            let row =
+                Row::new(stamp(), kind::SETTLED).of_call(call).detailed(&serde_json::json!({ "way_out": way_out }));
             Row { to: Some("unknown".into()), ..row }.bearing()
         };
         assert_eq!(unknown("hold"), Bearing::Opens);

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use interlock_domain::closure::Ending as Ended;
 use interlock_domain::gate::docket;
-use interlock_domain::liveness::lifecycle::{Outcome, State};
 use interlock_domain::id::{BatchId, CallId, RunId, TaskId};
+use interlock_domain::liveness::lifecycle::{Outcome, State};
 use interlock_domain::request::why::Lang;
 use interlock_domain::request::{Asker as DomainAsker, Via};
 use interlock_domain::surface::tool::{Annotations, Kind, Tool};
@@ -19,11 +19,11 @@ use serde_json::{Map, Value};
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 
+use super::core::Core;
 use super::engine::{
     Answer, Ending, Engine, EngineRequest, NotSubmitted, Offers, Output, QuestionKind, QuestionView, ReplyView,
     Submitted, TaskSupport, ToolView, WorkerState, WorkerView,
 };
-use super::core::Core;
 use crate::engine::handle::{Answered, Mediator, NotTaken, Open, Wanted};
 use crate::engine::supervisor::TaskRow;
 use crate::engine::tasks::Tasks;
@@ -145,7 +145,8 @@ impl Bridge {
 
 fn view(tool: &Tool) -> ToolView {
     let definition = tool.definition();
-    let tasks = if matches!(definition.kind, Kind::Monitor(_)) { TaskSupport::Optional } else { TaskSupport::Forbidden };
+    let tasks =
+        if matches!(definition.kind, Kind::Monitor(_)) { TaskSupport::Optional } else { TaskSupport::Forbidden };
     ToolView {
         name: definition.name.clone(),
         title: definition.title.en.clone(),

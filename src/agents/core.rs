@@ -13,6 +13,7 @@ use tokio::task::JoinSet;
 use crate::agents::call;
 use crate::agents::ctx::{Ctx, Fault};
 use crate::agents::engine::{Engine, EngineRequest, Offers};
+use crate::agents::front::door::Tokens;
 use crate::agents::list;
 use crate::agents::listen;
 use crate::agents::parked::Parked;
@@ -39,6 +40,8 @@ pub struct Settings {
     pub sessions_max: usize,
     /// Open connections.
     pub connections_max: usize,
+    /// Who may come in over HTTP.
+    pub tokens: Tokens,
     /// How long the head of a request may take, and how long a connection may lie idle. Clients close idle
     /// connections after 4 to 5 s themselves, so they do not run into it.
     pub head_wait: Duration,
@@ -57,6 +60,7 @@ impl Default for Settings {
             requests_max: 1024,
             sessions_max: 2048,
             connections_max: 2048,
+            tokens: Tokens::default(),
             head_wait: Duration::from_secs(30),
             body_wait: Duration::from_secs(30),
             drain_wait: Duration::from_secs(5),

@@ -98,14 +98,16 @@ pub enum EngineRequest {
     StopWorker(TaskId),
 }
 
-/// Who asks: the program at the other end, as it names itself. Nothing here is proven; it is for the evidence and for
-/// people.
+/// Who asks: the program at the other end, as it names itself, and the token that it came with. Only the token is
+/// proven; the rest is for the evidence and for people.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Asker {
     /// Its name, at most [`Asker::LEN_MAX`] characters.
     pub name: String,
     /// Its version, at most [`Asker::LEN_MAX`] characters.
     pub version: String,
+    /// Whose token it came with, where tokens are asked for.
+    pub holder: Option<String>,
 }
 
 impl Asker {
@@ -121,13 +123,22 @@ impl Asker {
             let kept: String = text.chars().take(Asker::LEN_MAX).collect();
             if kept.is_empty() { "unknown".to_owned() } else { kept }
         };
-        Asker { name: text("name"), version: text("version") }
+        Asker { name: text("name"), version: text("version"), holder: None }
+    }
+
+    /// The same with the holder of its token.
+    #[must_use]
+    pub fn held_by(self, holder: Option<&str>) -> Asker {
+        Asker { holder: holder.map(str::to_owned), ..self }
     }
 
     /// As it stands in the evidence.
     #[must_use]
     pub fn label(&self) -> String {
-        format!("mcp:{}/{}", self.name, self.version)
+        match &self.holder {
+            None => format!("mcp:{}/{}", self.name, self.version),
+            Some(holder) => format!("mcp:{holder}:{}/{}", self.name, self.version),
+        }
     }
 }
 

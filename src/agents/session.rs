@@ -432,7 +432,7 @@ mod tests {
     use super::*;
 
     fn session(id: &str) -> Arc<Session> {
-        let client = Asker { name: "test".into(), version: "1".into() };
+        let client = Asker { name: "test".into(), version: "1".into(), holder: None };
         Arc::new(Session::new(id.into(), client, json!({}), "2025-11-25"))
     }
 

@@ -14,7 +14,7 @@ use interlock_domain::time::{Tick, Wall};
 use rusqlite::{Connection, TransactionBehavior, params};
 use serde_json::{Value, json};
 
-use crate::record::{Row, Stamp, TimeQuality};
+use crate::record::{Row, Stamp, TimeQuality, kind};
 use crate::store::error::StoreError;
 use crate::store::queue::{Entry, NotTaken, Writer};
 use crate::store::verify::{Verdict, verify};
@@ -142,12 +142,17 @@ fn clock() -> Stamp {
     }
 }
 
-/// A row like those of a call: an outcome with a small detail.
+/// Rows as they are written of one call after the other, each from its request to its settlement.
 fn row(at: Stamp, n: usize) -> Row {
-    let call =
-        CallId { run: RunId::new(1_764_500_000_000, 7), batch: BatchId(u64::try_from(n).unwrap_or(0)), position: 0 };
+    const STATIONS: [&str; 4] = ["requested", "intent", "outcome", kind::SETTLED];
+    let call = CallId {
+        run: RunId::new(1_764_500_000_000, 7),
+        batch: BatchId(u64::try_from(n / STATIONS.len()).unwrap_or(0)),
+        position: 0,
+    };
     let detail = json!({ "tool": "device", "known": "done", "output": { "device": "pump-2", "value": 48.5 } });
-    Row { to: Some("done".into()), ..Row::new(at, "outcome").of_call(call).detailed(&detail) }
+    let station = STATIONS[n % STATIONS.len()];
+    Row { to: Some("done".into()), ..Row::new(at, station).of_call(call).detailed(&detail) }
 }
 
 /// Hands the row in; when the queue is full, gives the writer the processor and tries again.
@@ -161,7 +166,7 @@ fn hand_in(writer: &Writer, entry: Entry) {
 
 fn wait_until_durable(writer: &Writer) {
     // An error shows in the figures: the row is then not counted as written by `verify`.
-    let _ = writer.append_durable(row(clock(), 0));
+    let _ = writer.append_durable(row(clock(), 3));
 }
 
 /// Median and 99th percentile of one append in microseconds, and appends per second in bursts.

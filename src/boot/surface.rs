@@ -132,6 +132,7 @@ pub(super) fn settings(config: &Config, places: &Places) -> Settings {
         ask_patience: config.ask_patience,
         confirm_protective: config.confirm_protective,
         own_paths: own_paths(own(config, places)),
+        own_secrets: own_paths([places.state.join("keys")]),
     }
 }
 

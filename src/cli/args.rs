@@ -60,6 +60,12 @@ pub enum Verb {
     /// The evidence log.
     #[command(subcommand)]
     Evidence(EvidenceVerb),
+    /// Decisions of the gate for calls on standard input; needs no daemon and has no effect.
+    #[command(subcommand)]
+    Policy(PolicyVerb),
+    /// Supervises the threads of a process that knows nothing of us; needs no daemon.
+    #[command(after_help = "Example:\n  interlock watch -- python3 worker.py")]
+    Watch(WatchArgs),
     /// MCP over standard input and output, joined to the daemon.
     #[command(after_help = "Example (in an MCP client's configuration):\n  command = \"interlock\", args = [\"mcp\"]")]
     Mcp,
@@ -358,6 +364,40 @@ pub struct EvidenceFrom {
     pub json: bool,
 }
 
+/// `policy`.
+#[derive(Debug, Subcommand)]
+pub enum PolicyVerb {
+    /// One call a line in, one decision a line out.
+    #[command(
+        after_help = "Example:\n  echo '{\"id\": 1, \"cwd\": \"/srv\", \"call\": {\"tool\": \"Bash\", \"input\": {\"command\": \"ls\"}}}' | interlock policy check"
+    )]
+    Check {
+        /// A configuration whose [policy] rules are older than those of a line.
+        #[arg(long, value_name = "FILE")]
+        policy: Option<PathBuf>,
+    },
+}
+
+/// `watch`.
+#[derive(Debug, Args)]
+pub struct WatchArgs {
+    /// A process that is there.
+    #[arg(long, value_name = "N")]
+    pub pid: Option<i32>,
+    /// Silence or stillness after which it counts as stuck, in seconds.
+    #[arg(long, value_name = "SECONDS")]
+    pub tau: Option<f64>,
+    /// The time between two scans, in seconds.
+    #[arg(long, value_name = "SECONDS")]
+    pub scan: Option<f64>,
+    /// JSON Lines.
+    #[arg(long)]
+    pub json: bool,
+    /// A program to start, with its arguments.
+    #[arg(last = true, value_name = "COMMAND")]
+    pub command: Vec<String>,
+}
+
 /// `bench`.
 #[derive(Debug, Args)]
 pub struct BenchArgs {
@@ -381,6 +421,8 @@ pub enum BenchName {
     Liveness,
     /// The evidence log.
     Evidence,
+    /// Decisions.
+    Gate,
     /// From exec to ready.
     Startup,
 }

@@ -16,6 +16,7 @@ pub(super) fn bench(args: &BenchArgs, out: &Out) -> Result<(), CliError> {
             serde_json::to_value(figures).map_err(failed)?
         }
         BenchName::Evidence => bench::evidence::run(&Scratch::new()?.0).map_err(failed)?.to_json(),
+        BenchName::Gate => bench::gate::run().map_err(failed)?.to_json(),
         BenchName::Startup => bench::startup::run(&Scratch::new()?.0).map_err(failed)?,
     };
     if args.json {

@@ -12,6 +12,11 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
+use super::args::{DoctorArgs, Lang};
+use super::error::{CliError, Exit};
+use super::out::Out;
+use super::places;
+use crate::store;
 use crate::sys::clock::{self, TimeQuality};
 use crate::sys::{machine, open, pidfd};
 
@@ -54,20 +59,11 @@ pub struct Line {
     pub advice: Option<[String; 2]>,
 }
 
-/// The languages of a [`Line`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Language {
-    /// English.
-    En,
-    /// Simplified Chinese.
-    Zh,
-}
-
 impl Line {
     /// For a person.
     #[must_use]
-    pub fn text(&self, language: Language) -> String {
-        let at = language as usize;
+    pub fn text(&self, lang: Lang) -> String {
+        let at = at(lang);
         let sign = match self.verdict {
             Verdict::Good => "ok  ",
             Verdict::Note => "note",
@@ -79,8 +75,8 @@ impl Line {
 
     /// For a script: `{"check", "verdict": "good"|"note"|"bad", "found", "advice"}`.
     #[must_use]
-    pub fn json(&self, language: Language) -> Value {
-        let at = language as usize;
+    pub fn json(&self, lang: Lang) -> Value {
+        let at = at(lang);
         let verdict = match self.verdict {
             Verdict::Good => "good",
             Verdict::Note => "note",
@@ -88,6 +84,33 @@ impl Line {
         };
         let advice = self.advice.as_ref().map(|advice| advice[at].as_str());
         json!({ "check": self.check, "verdict": verdict, "found": self.found[at], "advice": advice })
+    }
+}
+
+/// The place of a language in a pair of texts.
+fn at(lang: Lang) -> usize {
+    match lang {
+        Lang::En => 0,
+        Lang::Zh => 1,
+    }
+}
+
+/// The verb.
+pub(super) fn doctor(args: &DoctorArgs, socket: Option<&Path>, out: &Out) -> Result<(), CliError> {
+    let state = places::state(args.state.as_deref()).ok_or_else(|| {
+        CliError::new(Exit::Usage, "no state directory: neither --state nor HOME is set").hint("name one with --state")
+    })?;
+    let lines = lines(&examine(&state, &places::client_socket(socket), store::sqlite_version()));
+    for line in &lines {
+        if args.json {
+            out.json(&line.json(out.lang()))?;
+        } else {
+            out.line(&line.text(out.lang()))?;
+        }
+    }
+    match lines.iter().any(|line| line.verdict == Verdict::Bad) {
+        true => Err(CliError::silent(Exit::NotSo)),
+        false => Ok(()),
     }
 }
 
@@ -570,7 +593,7 @@ mod tests {
         let mut facts = good();
         change(&mut facts);
         let line = lines(&facts).into_iter().find(|line| line.check == check).unwrap();
-        assert_eq!(line.text(Language::En), expected);
+        assert_eq!(line.text(Lang::En), expected);
     }
 
     #[test]
@@ -625,9 +648,9 @@ mod tests {
         let lines = lines(&good());
         assert!(lines.iter().all(|line| line.verdict != Verdict::Bad));
         for line in lines.iter().filter(|line| line.check != "sqlite") {
-            assert_ne!(line.text(Language::En), line.text(Language::Zh), "{}", line.check);
+            assert_ne!(line.text(Lang::En), line.text(Lang::Zh), "{}", line.check);
         }
-        let json = lines[3].json(Language::Zh);
+        let json = lines[3].json(Lang::Zh);
         assert_eq!(
             json,
             json!({

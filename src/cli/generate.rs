@@ -2,8 +2,22 @@
 
 use std::io;
 
-use clap::Command;
+use clap::{Command, CommandFactory as _};
 use clap_complete::Shell;
+
+use super::args::Cli;
+use super::error::CliError;
+use super::out::Out;
+
+/// `interlock completions`.
+pub(super) fn print_completions(shell: Shell, out: &Out) -> Result<(), CliError> {
+    out.line(String::from_utf8_lossy(&completions(Cli::command(), shell)).trim_end())
+}
+
+/// `interlock man`.
+pub(super) fn print_manual(out: &Out) -> Result<(), CliError> {
+    out.line(String::from_utf8_lossy(&manual(Cli::command())?).trim_end())
+}
 
 /// The completions of one shell.
 #[must_use]

@@ -6,7 +6,10 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use interlock_domain::command::cascade::{Stages, Step, Walk};
+use interlock_domain::command::definition::Commands;
+use interlock_domain::command::lexicon::Lexicon;
 use interlock_domain::command::resolution::{Outcome, Resolution, Stage, Understood};
+use interlock_domain::command::sound::Confusions;
 use interlock_domain::command::understanding::Understanding;
 use serde_json::{Map, Value, json};
 use thiserror::Error;
@@ -82,6 +85,15 @@ impl MatchError {
 /// # Errors
 /// A file that is missing or wrong.
 pub fn load(path: Option<&Path>) -> Result<Understanding, MatchError> {
+    let (set, words, costs) = parts(path)?;
+    Ok(Understanding::compile(set, &words, &costs))
+}
+
+/// What is compiled: the command set (the embedded one for [`None`]), the words, the costs of mishearing.
+///
+/// # Errors
+/// A file that is missing or wrong.
+pub fn parts(path: Option<&Path>) -> Result<(Commands, Lexicon, Confusions), MatchError> {
     let set = match path {
         None => commands::read(Path::new(commands::EMBEDDED_NAME), commands::EMBEDDED)?,
         Some(path) => {
@@ -97,7 +109,7 @@ pub fn load(path: Option<&Path>) -> Result<Understanding, MatchError> {
     };
     let words = lexicon::read(Path::new(lexicon::EMBEDDED_NAME), lexicon::EMBEDDED)?;
     let costs = lexicon::read_confusions(Path::new(lexicon::EMBEDDED_CONFUSIONS_NAME), lexicon::EMBEDDED_CONFUSIONS)?;
-    Ok(Understanding::compile(set, &words, &costs))
+    Ok((set, words, costs))
 }
 
 /// Runs the verb; gives its exit code.

@@ -13,14 +13,18 @@ pub mod doctor;
 pub mod error;
 mod evidence;
 pub mod generate;
+mod json_lines;
+pub mod learn_propose;
 pub mod match_verb;
 mod mcp;
 mod out;
 pub mod places;
+mod policy;
 mod run;
 mod say;
 mod status;
 mod task;
+mod watch;
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -45,7 +49,7 @@ pub fn main() -> ExitCode {
     };
     let out = Out::new(cli.lang.unwrap_or_else(lang_of_environment));
     match verb(&cli, &out) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) => {
             out.error(&error);
             ExitCode::from(error.exit as u8)
@@ -53,9 +57,11 @@ pub fn main() -> ExitCode {
     }
 }
 
-fn verb(cli: &Cli, out: &Out) -> Result<(), CliError> {
+fn verb(cli: &Cli, out: &Out) -> Result<ExitCode, CliError> {
     let client = || client::Client::connect(&places::client_socket(cli.socket.as_deref()));
-    match &cli.verb {
+    let done = match &cli.verb {
+        // It ends as the program ended that it watched.
+        Verb::Watch(args) => return watch::watch(args, out),
         Verb::Run(args) => run::run(args, cli.socket.as_deref()),
         Verb::Say(args) => say::say(args, client()?, out),
         Verb::Device(verb) => device::device(verb, client()?, out),
@@ -65,11 +71,15 @@ fn verb(cli: &Cli, out: &Out) -> Result<(), CliError> {
         Verb::Status(args) => status::status(args, client()?, out),
         Verb::Reload => status::reload(client()?, out),
         Verb::Evidence(verb) => evidence::evidence(verb, client, out),
+        Verb::Policy(verb) => policy::policy(verb),
         Verb::Mcp => mcp::bridge(client()?),
         Verb::Bench(args) => bench::bench(args, out),
-        Verb::Doctor(_) | Verb::Completions { .. } | Verb::Man => Ok(()),
+        Verb::Doctor(args) => doctor::doctor(args, cli.socket.as_deref(), out),
+        Verb::Completions { shell } => generate::print_completions(*shell, out),
+        Verb::Man => generate::print_manual(out),
         Verb::Check(args) => check::check(args, out),
-    }
+    };
+    done.map(|()| ExitCode::SUCCESS)
 }
 
 fn understand(args: &args::MatchArgs) -> Result<(), CliError> {

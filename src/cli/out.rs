@@ -21,6 +21,12 @@ impl Out {
         Out { lang, colour: std::io::stdout().is_terminal() && !no_color }
     }
 
+    /// The language of messages.
+    #[must_use]
+    pub(super) fn lang(&self) -> Lang {
+        self.lang
+    }
+
     /// The word for the daemon.
     #[must_use]
     pub(super) fn lang_word(&self) -> &'static str {

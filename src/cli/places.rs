@@ -9,19 +9,21 @@ pub const SYSTEM_CONFIG: &str = "/etc/interlock/interlock.toml";
 const SOCKET_NAME: &str = "interlock.sock";
 
 /// The socket that a client speaks to: `--socket`, `$RUNTIME_DIRECTORY`, `/run/interlock`, `$XDG_RUNTIME_DIR`; the
-/// first one that is there, else the first one that could be.
+/// first one that is there. Where none of these directories is given, a daemon keeps its socket in its state directory,
+/// and that place is tried last.
 #[must_use]
 pub fn client_socket(named: Option<&Path>) -> PathBuf {
     if let Some(path) = named {
         return path.to_owned();
     }
-    let candidates = socket_candidates();
+    let mut candidates = socket_candidates();
+    candidates.extend(state(None).map(|state| state.join(SOCKET_NAME)));
     let found = candidates.iter().find(|path| path.exists()).or(candidates.first());
     found.cloned().unwrap_or_else(|| PathBuf::from(SOCKET_NAME))
 }
 
 /// The socket that the daemon makes: `--socket`, else the first directory of the client's order that it may write to,
-/// else one inside the state directory (which a client then has to name).
+/// else one inside the state directory.
 #[must_use]
 pub fn daemon_socket(named: Option<&Path>, state: &Path) -> PathBuf {
     if let Some(path) = named {

@@ -36,6 +36,7 @@ pub fn read(file: &Path, text: &str) -> Result<Lexicon, ConfigError> {
             "lead" => lexicon.lead = reader.strings(node)?,
             "trail" => lexicon.trail = reader.strings(node)?,
             "filler" => lexicon.filler = reader.strings(node)?,
+            "separable" => lexicon.separable = reader.strings(node)?,
             "reason" => lexicon.reason = reader.strings(node)?,
             "query" => lexicon.query = reader.strings(node)?,
             "near" => lexicon.near = reader.triples(node)?,
@@ -59,7 +60,7 @@ pub fn read(file: &Path, text: &str) -> Result<Lexicon, ConfigError> {
             }
             other => {
                 return Err(ConfigError::at(file, text, key.span(), format!("the key {other:?} is not known here"))
-                    .hint("known keys: version, lead, trail, filler, reason, query, near, action, attribute, noun, compound, other, unit"));
+                    .hint("known keys: version, lead, trail, filler, separable, reason, query, near, action, attribute, noun, compound, other, unit"));
             }
         }
     }

@@ -13,10 +13,13 @@ pub mod effect;
 pub mod event;
 pub mod gate;
 pub mod id;
+pub mod learn;
 pub mod liveness;
 pub mod mediator;
 pub mod repair;
 pub mod request;
+#[cfg(test)]
+mod sample;
 pub mod schedule;
 pub mod surface;
 pub mod time;

@@ -55,6 +55,8 @@ pub struct Settings {
     pub confirm_protective: bool,
     /// Interlock's own files, protected like `/etc`.
     pub own_paths: Arc<[String]>,
+    /// Where Interlock keeps its keys: reading there is a question in every mode.
+    pub own_secrets: Arc<[String]>,
 }
 
 impl Settings {
@@ -67,6 +69,7 @@ impl Settings {
             ask_patience: self.ask_patience,
             confirm_protective: self.confirm_protective,
             own_paths: Arc::clone(&self.own_paths),
+            own_secrets: Arc::clone(&self.own_secrets),
             ..Policy::plain(asker)
         }
     }

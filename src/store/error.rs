@@ -221,6 +221,32 @@ impl Fault {
         }
     }
 
+    /// The fault behind an error of opening, if it may pass without anyone touching our files.
+    pub(super) fn passing(error: &StoreError) -> Option<Fault> {
+        /// `EIO`, which has no name in the standard library.
+        const EIO: i32 = 5;
+        match error {
+            StoreError::NotWritable { fault, .. } => Some(*fault),
+            StoreError::Sqlite { source, .. } => Some(Fault::of(source)).filter(|fault| *fault != Fault::Damaged),
+            StoreError::Io { source, .. } if source.raw_os_error() == Some(EIO) => Some(Fault::Io),
+            StoreError::Io { source, .. } => match Fault::of_io(source) {
+                Fault::ReadOnly if source.kind() == io::ErrorKind::PermissionDenied => None,
+                fault @ (Fault::DiskFull | Fault::ReadOnly) => Some(fault),
+                Fault::Io | Fault::Damaged | Fault::Locked | Fault::Head => None,
+            },
+            StoreError::InUse { .. }
+            | StoreError::Newer { .. }
+            | StoreError::NotASegment { .. }
+            | StoreError::NotAKey { .. }
+            | StoreError::OldSqlite { .. }
+            | StoreError::Setting { .. }
+            | StoreError::Row { .. }
+            | StoreError::NoLog { .. }
+            | StoreError::TooSlow { .. }
+            | StoreError::NoThread(_) => None,
+        }
+    }
+
     /// What an error of opening means to us.
     pub(super) fn of_open(error: &StoreError) -> Fault {
         match error {

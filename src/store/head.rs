@@ -120,29 +120,37 @@ fn parse(bytes: &[u8], key: &PublicKey) -> Option<Head> {
 pub struct HeadFile {
     file: File,
     next: usize,
+    /// Neither slot holds a head yet: the next write fills both, so that an empty slot is never a sign of damage.
+    blank: bool,
 }
 
 impl HeadFile {
-    /// Opens the head file of a log directory and puts `head` into both slots, so that neither is a leftover.
+    /// Opens the head file of a log directory, or makes it. What stands in it stays until the next [`HeadFile::write`]:
+    /// a start must not sign what it found before its boot row has told of it. A log that is `fresh` begins with the
+    /// head of nothing; one that has rows and no head begins without one.
     ///
     /// # Errors
-    /// When it cannot be made, written or synced.
-    pub fn start(evidence: &Path, key: &Key, head: &Head) -> io::Result<HeadFile> {
+    /// When it cannot be made, read, written or synced.
+    pub fn open(evidence: &Path, key: &Key, fresh: bool) -> io::Result<HeadFile> {
         let file =
             OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o640).open(path(evidence))?;
         if file.metadata()?.len() != FILE_LEN as u64 {
+            let mut heads = HeadFile { file, next: 0, blank: true };
             // Real blocks, not a hole: later writes must need no room on a full disk.
-            file.write_all_at(&[b' '; FILE_LEN], 0)?;
-            file.set_len(FILE_LEN as u64)?;
+            heads.file.write_all_at(&[b' '; FILE_LEN], 0)?;
+            heads.file.set_len(FILE_LEN as u64)?;
+            if fresh {
+                heads.write(key, &NOTHING)?;
+            }
+            heads.sync()?;
+            File::open(evidence)?.sync_all()?;
+            return Ok(heads);
         }
-        let mut heads = HeadFile { file, next: 0 };
-        // One after the other with a sync between: a power cut in here damages at most one.
-        heads.write(key, head)?;
-        heads.sync()?;
-        heads.write(key, head)?;
-        heads.sync()?;
-        File::open(evidence)?.sync_all()?;
-        Ok(heads)
+        let public = key.public();
+        let [first, second] = [slot(&file, SLOT_AT[0], &public)?, slot(&file, SLOT_AT[1], &public)?];
+        // The damaged one is the next to be written, or else the older one.
+        let next = usize::from(first.map(|head| head.seq) > second.map(|head| head.seq));
+        Ok(HeadFile { file, next, blank: first.or(second).is_none() })
     }
 
     /// Writes `head` into the older slot.
@@ -155,6 +163,10 @@ impl HeadFile {
         let mut slot = [b' '; SLOT_LEN];
         // Title, three numbers and two hashes are at most 340 bytes.
         slot[..text.len()].copy_from_slice(text.as_bytes());
+        if self.blank {
+            self.file.write_all_at(&slot, SLOT_AT[1 - self.next])?;
+            self.blank = false;
+        }
         self.file.write_all_at(&slot, SLOT_AT[self.next])?;
         self.next = 1 - self.next;
         Ok(())
@@ -179,7 +191,7 @@ mod tests {
     fn fixture() -> (tempfile::TempDir, Key, HeadFile) {
         let dir = tempfile::tempdir().unwrap();
         let key = Key::of_state(dir.path()).unwrap();
-        let file = HeadFile::start(dir.path(), &key, &NOTHING).unwrap();
+        let file = HeadFile::open(dir.path(), &key, true).unwrap();
         (dir, key, file)
     }
 
@@ -199,6 +211,21 @@ mod tests {
     }
 
     #[test]
+    fn opening_signs_nothing_and_goes_on_with_the_older_slot() {
+        let (dir, key, mut file) = fixture();
+        for seq in 1..6 {
+            file.write(&key, &head(seq)).unwrap();
+            let before = std::fs::read(path(dir.path())).unwrap();
+            file = HeadFile::open(dir.path(), &key, false).unwrap();
+            assert_eq!(std::fs::read(path(dir.path())).unwrap(), before);
+            assert_eq!(slot(&file.file, SLOT_AT[1 - file.next], &key.public()).unwrap(), Some(head(seq)));
+        }
+        std::fs::remove_file(path(dir.path())).unwrap();
+        HeadFile::open(dir.path(), &key, false).unwrap();
+        assert_eq!(read(dir.path(), &key.public()).unwrap(), Heads::None);
+    }
+
+    #[test]
     fn the_largest_head_fits_its_slot() {
         let (dir, key, mut file) = fixture();
         let largest = Head { seq: Seq(u64::MAX), hash: [255; 32], wall: Wall(i64::MIN) };
@@ -212,8 +239,9 @@ mod tests {
         file.write(&key, &head(1)).unwrap();
         file.write(&key, &head(2)).unwrap();
         let whole = std::fs::read(path(dir.path())).unwrap();
-        let text_len = whole.iter().rposition(|b| *b == b'\n').unwrap() - 4096 + 1;
-        for byte in (4096..4096 + text_len - 1).step_by(3) {
+        // The second write after the beginning went into the first slot.
+        let text_len = whole[..SLOT_LEN].iter().rposition(|b| *b == b'\n').unwrap() + 1;
+        for byte in (0..text_len - 1).step_by(3) {
             let mut damaged = whole.clone();
             damaged[byte] ^= 1 << (byte % 8);
             std::fs::write(path(dir.path()), &damaged).unwrap();

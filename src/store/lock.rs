@@ -3,19 +3,23 @@
 //! The lock is the kernel's (`flock`), so that it ends with its process whatever ends the process; the number in the
 //! file is only there to be told to a person.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read, Seek, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
+use std::time::Duration;
 
 use super::error::StoreError;
 
 const NAME: &str = "lock";
+/// So often the lock is tried, with this time between: 60 ms in all.
+const ATTEMPTS: u32 = 31;
+const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(2);
 
 /// Held as long as it lives.
 #[derive(Debug)]
 pub struct Lock {
-    _file: File,
+    _file: Option<File>,
 }
 
 impl Lock {
@@ -26,33 +30,39 @@ impl Lock {
     pub fn take(state: &Path) -> Result<Lock, StoreError> {
         let path = state.join(NAME);
         let io = |e| StoreError::io(&path, e);
-        let mut file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o640)
-            .open(&path)
-            .map_err(io)?;
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(std::fs::TryLockError::WouldBlock) => {
-                return Err(StoreError::InUse { dir: state.to_owned(), pid: pid(&mut file) });
+        let opened = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o640).open(&path);
+        let (mut file, writable) = match opened {
+            Ok(file) => (file, true),
+            // Nobody can write there: the lock is taken all the same where its file is, for when that changes.
+            Err(e) if e.kind() == std::io::ErrorKind::ReadOnlyFilesystem => match File::open(&path) {
+                Ok(file) => (file, false),
+                Err(_) => return Ok(Lock { _file: None }),
+            },
+            Err(e) => return Err(io(e)),
+        };
+        for attempt in 1.. {
+            match file.try_lock() {
+                Ok(()) => break,
+                // A reader that looks whether there is an owner holds the lock for some microseconds.
+                Err(TryLockError::WouldBlock) if attempt < ATTEMPTS => std::thread::park_timeout(BETWEEN_ATTEMPTS),
+                Err(TryLockError::WouldBlock) => {
+                    return Err(StoreError::InUse { dir: state.to_owned(), pid: pid(&mut file) });
+                }
+                Err(TryLockError::Error(e)) => return Err(io(e)),
             }
-            Err(std::fs::TryLockError::Error(e)) => return Err(io(e)),
         }
-        // On a full disk the old number may stay; the lock itself holds all the same.
+        // On a full or read-only disk the old number may stay; the lock itself holds all the same.
         let write = |file: &mut File| {
             file.rewind()?;
             file.set_len(0)?;
             writeln!(file, "{}", std::process::id())
         };
-        match write(&mut file) {
+        match if writable { write(&mut file) } else { Ok(()) } {
             Ok(()) => {}
             Err(e) if e.kind() == std::io::ErrorKind::StorageFull => {}
             Err(e) => return Err(io(e)),
         }
-        Ok(Lock { _file: file })
+        Ok(Lock { _file: Some(file) })
     }
 }
 

@@ -24,8 +24,21 @@
 //! # The files
 //!
 //! Fixed for good in `contracts.md`, "State". `evidence/<first>.db` ([`segment`]), `evidence/head` ([`head`]),
-//! `keys/` ([`keys`]), `lock` ([`lock`]), `state.db` ([`state`]). Reading ([`read`], [`verify`]) needs none of the
-//! writer's parts, works on a copy, and never writes.
+//! `evidence/checkpoints` ([`checkpoint`]), `evidence/quarantine/` (damaged segments, never deleted), `evidence/reserve`
+//! (room for the row that says that the disk is full), `keys/` ([`keys`]), `lock` ([`lock`]), `state.db` ([`state`]).
+//! Reading ([`read`], [`verify`], [`export`]) needs none of the writer's parts, works on a copy, and never writes.
+//!
+//! # What goes wrong with a disk
+//!
+//! | fault | what the writer does |
+//! |---|---|
+//! | full | gives the reserve back for a `disk_full` row, keeps rows in bounded memory, tries every half second |
+//! | read-only | keeps rows in memory and tries; a start on such a disk is [`Standing::Unreachable`], not an error |
+//! | failed sync or write | drops the handle, opens anew, settles, finds what reached the file, appends the rest |
+//! | damaged newest segment | moves it to the quarantine, begins a new one whose first row names the old head |
+//! | locked by another process | tries without pause; after two seconds it counts as stalled |
+//!
+//! Afterwards an `evidence_recovered` row says how long it took, and a `gap` row how much did not fit into memory.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -38,7 +51,9 @@ use tokio::sync::watch;
 use crate::record::{Recorded, Stamp};
 
 pub mod chain;
+pub mod checkpoint;
 pub mod error;
+pub mod export;
 pub mod head;
 pub mod keys;
 pub mod lock;
@@ -46,18 +61,27 @@ mod log;
 pub mod open_calls;
 pub mod queue;
 pub mod read;
+mod reserve;
 mod row;
 pub mod segment;
 pub mod state;
 pub mod verify;
+
+/// The version of SQLite that is built in.
+#[must_use]
+pub fn sqlite_version() -> &'static str {
+    rusqlite::version()
+}
+
 mod writer;
 
 pub use log::Standing;
 pub use writer::Ended;
 
-use error::StoreError;
+use error::{Fault, StoreError};
 use head::Head;
-use log::Log;
+use interlock_domain::id::Seq;
+use log::{Found, Log, Past};
 use queue::{Acks, Health, QUEUE_LEN_MAX, Shared, Writer};
 
 /// How large the log may become.
@@ -65,12 +89,17 @@ use queue::{Acks, Health, QUEUE_LEN_MAX, Shared, Writer};
 pub struct Limits {
     /// A segment longer than this, in bytes, is closed and the next one begun.
     pub segment_len_max: u64,
+    /// When all segments together are longer, in bytes, the oldest is unlinked. The newest two always stay.
+    pub log_len_max: u64,
+    /// Room that is kept to be able to say that the disk is full, in bytes.
+    pub reserve_len: u64,
 }
 
 impl Default for Limits {
-    /// 64 MB a segment.
+    /// 64 MB a segment, 512 MB in all, 1 MB of reserve.
     fn default() -> Limits {
-        Limits { segment_len_max: 64 * 1024 * 1024 }
+        const MIB: u64 = 1024 * 1024;
+        Limits { segment_len_max: 64 * MIB, log_len_max: 512 * MIB, reserve_len: MIB }
     }
 }
 
@@ -120,17 +149,27 @@ pub struct Opened {
 impl Store {
     /// Takes the lock, opens the log or makes it, writes the boot row, and starts the writer.
     ///
+    /// What may pass (a full or read-only disk, a disk error, a foreign lock) does not stop a start: the store is then
+    /// degraded from the beginning ([`Standing::Unreachable`]), keeps rows in memory and tries again. A log with lost,
+    /// altered or damaged rows opens: it says so in its first row and goes on.
+    ///
     /// # Errors
-    /// Why there can be no log. A log with lost or altered rows opens: it says so in its boot row and goes on.
+    /// Why there can be no log: another daemon, another version, a file that may not be touched.
     pub fn open(settings: &Settings) -> Result<Opened, StoreError> {
         make_dir(&settings.state)?;
         let lock = lock::Lock::take(&settings.state)?;
-        let (mut log, found) = Log::open(settings)?;
-        log.boot(&settings.version, &found)
-            .map_err(|fault| StoreError::NotWritable { path: settings.state.join("evidence"), fault })?;
-        let seq = log.last().seq;
+        let (log, found) = match begin(settings) {
+            Ok((log, found)) => (Ok(log), found),
+            Err(e) => {
+                let Some(fault) = Fault::passing(&e) else { return Err(e) };
+                let found = Found { standing: Standing::Unreachable { fault }, head: None, open_calls: Vec::new() };
+                (Err(fault), found)
+            }
+        };
+        let seq = log.as_ref().map_or(Seq(0), |log| log.last().seq);
+        let health = log.as_ref().map_or_else(|fault| Health::Degraded(*fault), |_| Health::Writing);
         let (queue, waiting) = sync_channel(QUEUE_LEN_MAX);
-        let told = Acks { ticket: 0, seq, failures: 0, health: Health::Writing, dropped: 0 };
+        let told = Acks { ticket: 0, seq, failures: 0, health, dropped: 0 };
         let (tell, acks) = watch::channel(told);
         let shared = Arc::new(Shared::default());
         let thread = writer::Thread::new(settings.clone(), Arc::clone(&shared), waiting, tell, log);
@@ -173,6 +212,14 @@ impl Drop for Store {
     fn drop(&mut self) {
         self.end();
     }
+}
+
+/// Opens the log and writes the boot row.
+fn begin(settings: &Settings) -> Result<(Log, Found), StoreError> {
+    let (mut log, found) = Log::open(settings, Past::Ended)?;
+    log.boot(&settings.version, &found)
+        .map_err(|fault| StoreError::NotWritable { path: settings.state.join("evidence"), fault })?;
+    Ok((log, found))
 }
 
 fn make_dir(dir: &Path) -> Result<(), StoreError> {

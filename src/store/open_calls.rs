@@ -8,11 +8,15 @@ use std::collections::BTreeMap;
 use interlock_domain::id::{CallId, Seq};
 use serde_json::Value;
 
-use crate::record::{Bearing, Row};
+use crate::record::{Bearing, Row, kind};
 
 /// Most rows that are remembered of one open call. A call writes about ten; one that writes thousands keeps its
 /// first and its last ones.
 const ROWS_MAX: usize = 64;
+
+/// Most calls that are remembered. Admission keeps far fewer open; one that forgets to settle must not make every
+/// resting point larger for ever. The oldest are forgotten.
+const CALLS_MAX: usize = 8_192;
 
 /// Open calls with the numbers of their rows.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -23,6 +27,12 @@ impl OpenCalls {
     pub fn note(&mut self, seq: Seq, row: &Row) {
         let Some(call) = row.call else { return };
         match row.bearing() {
+            Bearing::Aside if row.kind == kind::CARRIED => {
+                let detail: Option<Value> = row.detail.as_deref().and_then(|text| serde_json::from_str(text).ok());
+                if let Some(was) = detail.and_then(|detail| detail.get("was")?.as_u64()) {
+                    self.moved(Seq(was), seq);
+                }
+            }
             Bearing::Aside => {}
             Bearing::Closes => {
                 self.0.remove(&call);
@@ -33,12 +43,16 @@ impl OpenCalls {
                     rows.remove(ROWS_MAX / 2);
                 }
                 rows.push(seq);
+                if self.0.len() > CALLS_MAX {
+                    let oldest = self.0.iter().min_by_key(|(_, rows)| rows.first()).map(|(call, _)| *call);
+                    oldest.and_then(|oldest| self.0.remove(&oldest));
+                }
             }
         }
     }
 
     /// Row `old` is now also row `new`.
-    pub fn moved(&mut self, old: Seq, new: Seq) {
+    fn moved(&mut self, old: Seq, new: Seq) {
         for seq in self.0.values_mut().flatten().filter(|seq| **seq == old) {
             *seq = new;
         }
@@ -105,6 +119,16 @@ mod tests {
         check(&[("requested", 0), ("intent", 0)], &[1, 2]);
         check(&[("requested", 0), ("requested", 1), ("settled", 0)], &[2]);
         check(&[("requested", 0), ("settled", 0), ("resolved", 0), ("late_report", 0)], &[]);
+    }
+
+    #[test]
+    fn a_row_that_was_carried_forward_is_where_it_was_carried_to() {
+        let mut calls = OpenCalls::default();
+        calls.note(Seq(1), &row("requested", 0));
+        calls.note(Seq(2), &row("requested", 1));
+        let carried = row(kind::CARRIED, 0).detailed(&serde_json::json!({ "was": 1 }));
+        calls.note(Seq(9), &carried);
+        assert_eq!(calls.rows(), [Seq(2), Seq(9)]);
     }
 
     #[test]

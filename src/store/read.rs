@@ -149,11 +149,11 @@ pub(super) fn open(source: &Source, path: &Path) -> Result<Connection, StoreErro
     let sqlite = |e| StoreError::sqlite(path, e);
     fs::metadata(path).map_err(|e| StoreError::io(path, e))?;
     if source.live() {
-        let connection =
-            Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX)
-                .map_err(sqlite)?;
-        connection.busy_timeout(segment::BUSY).map_err(sqlite)?;
-        return Ok(connection);
+        match open_shared(path) {
+            // On a read-only disk there is no shared memory, and no writer either.
+            Err(e) if e.sqlite_error_code() == Some(ErrorCode::CannotOpen) => {}
+            opened => return opened.map_err(sqlite),
+        }
     }
     let mut wal = path.as_os_str().to_owned();
     wal.push("-wal");
@@ -170,6 +170,16 @@ pub(super) fn open(source: &Source, path: &Path) -> Result<Connection, StoreErro
     let _: String =
         connection.pragma_update_and_check(None, "locking_mode", "EXCLUSIVE", |row| row.get(0)).map_err(sqlite)?;
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).map_err(sqlite)?;
+    Ok(connection)
+}
+
+/// Beside a writer: through its locks and its shared memory.
+fn open_shared(path: &Path) -> rusqlite::Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(path, flags)?;
+    connection.busy_timeout(segment::BUSY)?;
+    // SQLite opens its files with the first access.
+    connection.query_row("SELECT count(*) FROM header", [], |_| Ok(()))?;
     Ok(connection)
 }
 

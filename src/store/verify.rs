@@ -4,15 +4,18 @@
 //! rows that the head vouches for are missing (TAIL_LOST, how many), there is no head to hold the log against
 //! (UNANCHORED), or none of these (INTACT). SQLite's own checks see neither a changed payload nor a lost tail.
 //!
-//! What this cannot tell: whoever has the key can write a new log from any row on; only a checkpoint that left the
-//! machine holds against that.
+//! The checkpoints beside the head anchor the rows before it, so that a head that is gone does not leave all rows
+//! without an anchor. What this cannot tell from the files alone: whoever has the key can write a new log from any
+//! row on. Only a checkpoint that left the machine holds against that; [`verify_against`] takes those too.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use interlock_domain::id::Seq;
 use serde_json::{Value, json};
 
 use super::chain::{Algorithm, Hash, START, Tree};
+use super::checkpoint::{self, Checkpoint};
 use super::error::StoreError;
 use super::head::{self, Heads};
 use super::keys::{self, PublicKey};
@@ -95,11 +98,19 @@ impl Verification {
 /// # Errors
 /// When there is nothing to verify or it cannot be opened at all. Damage is a verdict, not an error.
 pub fn verify(path: &Path) -> Result<Verification, StoreError> {
+    verify_against(path, "")
+}
+
+/// The same, also against checkpoints that were carried off the machine: the text of one or more signed notes.
+///
+/// # Errors
+/// As [`verify`].
+pub fn verify_against(path: &Path, notes: &str) -> Result<Verification, StoreError> {
     let mut begun = 1;
     loop {
         // The head first: a log that grows while we read passes it.
         let source = Source::find(path)?;
-        let mut pass = Pass::begin(&source)?;
+        let mut pass = Pass::begin(&source, notes)?;
         match pass.segments(&source) {
             Err(StoreError::Io { source: e, .. })
                 if e.kind() == std::io::ErrorKind::NotFound && begun < BEGIN_AGAIN_MAX =>
@@ -114,6 +125,13 @@ pub fn verify(path: &Path) -> Result<Verification, StoreError> {
 
 /// One reading of the whole log.
 struct Pass {
+    checkpoints: BTreeMap<u64, Checkpoint>,
+    /// No checkpoint is of fewer rows than this, and of more than were read.
+    next_checkpoint: u64,
+    /// The last checkpoint that fits the rows.
+    held_to: Option<Checkpoint>,
+    /// A checkpoint did not fit; all later ones cannot fit either.
+    checkpoint_broken: bool,
     trusted: Option<PublicKey>,
     heads: Heads,
     rows: u64,
@@ -135,7 +153,7 @@ struct Pass {
 }
 
 impl Pass {
-    fn begin(source: &Source) -> Result<Pass, StoreError> {
+    fn begin(source: &Source, kept_elsewhere: &str) -> Result<Pass, StoreError> {
         let mut notes = Vec::new();
         let trusted = match source.state.as_deref().map(keys::public_of_state).transpose() {
             Ok(key) => key.flatten(),
@@ -151,7 +169,25 @@ impl Pass {
         let head_path = head::path(&source.evidence);
         let read = |key| head::read(&source.evidence, key).map_err(|e| StoreError::io(&head_path, e));
         let heads = key.as_ref().map(read).transpose()?.unwrap_or(Heads::None);
+        let (mut checkpoints, unsigned) = match &key {
+            Some(key) => checkpoint::read(&source.evidence, key)
+                .map_err(|e| StoreError::io(&checkpoint::path(&source.evidence), e))?,
+            None => (BTreeMap::new(), 0),
+        };
+        if unsigned > 0 {
+            notes.push(format!("{unsigned} checkpoints are not signed by the key of this log"));
+        }
+        for note in key.as_ref().map(|key| checkpoint::parse(kept_elsewhere, key)).unwrap_or_default() {
+            match note {
+                Some(kept) => drop(checkpoints.insert(kept.size, kept)),
+                None => notes.push("a checkpoint that was given is not signed by the key of this log".to_owned()),
+            }
+        }
         Ok(Pass {
+            checkpoints,
+            next_checkpoint: 0,
+            held_to: None,
+            checkpoint_broken: false,
             trusted,
             heads,
             rows: 0,
@@ -297,9 +333,33 @@ impl Pass {
             self.bad(found, || format!("the start in row {} found that row {} does not fit", seq.0, found.0));
         }
         self.tree.push(algorithm, hash);
+        self.hold_against_checkpoint(seq, algorithm);
         self.last = Some((seq, hash));
         if self.heads.newest().is_some_and(|head| head.seq == seq) {
             self.hash_at_head = Some(hash);
+        }
+    }
+
+    fn hold_against_checkpoint(&mut self, seq: Seq, algorithm: Algorithm) {
+        let size = self.tree.size();
+        if size < self.next_checkpoint {
+            return;
+        }
+        self.next_checkpoint = self.checkpoints.range(size + 1..).next().map_or(u64::MAX, |(next, _)| *next);
+        let Some(checkpoint) = self.checkpoints.get(&size).copied() else { return };
+        if !self.tree_holds || self.checkpoint_broken {
+            return;
+        }
+        if checkpoint.root == self.tree.root(algorithm) {
+            self.held_to = Some(checkpoint);
+            return;
+        }
+        self.checkpoint_broken = true;
+        // A row that does not fit the chain explains it already. Otherwise all rows fit one another, and which of
+        // them are others than they were cannot be told; the last one certainly is.
+        if self.bad_count == 0 {
+            let from = self.held_to.map_or(self.first.map_or(1, |first| first.0), |held| held.seq.0 + 1);
+            self.bad(seq, || format!("rows {from} to {} are not those that a checkpoint was signed for", seq.0));
         }
     }
 
@@ -326,7 +386,10 @@ impl Pass {
         let mut anchored_to = None;
         let mut anchored = false;
         match self.heads.newest() {
-            None => self.notes.push(no_head(&source.evidence)),
+            None => {
+                self.notes.push(no_head(&source.evidence));
+                anchored_to = self.held_to.map(|held| held.seq);
+            }
             Some(head) if head.seq > reached => {
                 if source.single && self.last_closed {
                     self.notes.push(format!(
@@ -346,7 +409,7 @@ impl Pass {
                     anchored_to = Some(head.seq);
                 } else if source.single && self.first.is_some_and(|first| head.seq < first) {
                     self.notes.push(format!("the head is at row {}, before this segment", head.seq.0));
-                } else {
+                } else if !self.bad.contains(&head.seq) {
                     self.bad(head.seq, || format!("row {} is not the row that the head was signed for", head.seq.0));
                 }
                 // A damaged slot was written after newer rows were durable, or it is no accident.
@@ -358,6 +421,17 @@ impl Pass {
                     ));
                 }
             }
+        }
+        // A checkpoint of more rows than there are.
+        if let Some((size, beyond)) = self.checkpoints.last_key_value()
+            && *size > self.tree.size()
+            && self.tree_holds
+            && self.lost == 0
+            && self.bad_count == 0
+            && !source.single
+        {
+            self.lost = size - self.tree.size();
+            anchored_to = Some(beyond.seq);
         }
         let verdict = if self.bad_count > 0 {
             Verdict::Altered

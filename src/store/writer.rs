@@ -5,6 +5,7 @@
 //! gap row says so as soon as rows can be written again.
 
 use std::collections::VecDeque;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::Receiver;
@@ -18,8 +19,9 @@ use tokio::sync::watch;
 
 use super::Settings;
 use super::error::Fault;
-use super::log::Log;
+use super::log::{Log, Past};
 use super::queue::{ASLEEP, AWAKE, Acks, DOZING, Entry, Health, NotWritten, QUEUE_LEN_MAX, Shared, Tell, WAKE_AT};
+use super::reserve;
 use crate::record::{Row, kind, rfc3339};
 
 /// Longest time that a row waits for its group.
@@ -70,6 +72,10 @@ pub(super) struct Thread {
     acks: watch::Sender<Acks>,
     /// `None` after a fault whose handle must not be used again.
     log: Option<Log>,
+    /// The boot row of this life is written.
+    booted: bool,
+    /// The reserve was given back and is not kept again yet.
+    released: bool,
     /// The last row that somebody may have been told of.
     acked: Seq,
     kept: Kept,
@@ -93,25 +99,37 @@ impl Thread {
         shared: Arc<Shared>,
         queue: Receiver<Entry>,
         acks: watch::Sender<Acks>,
-        log: Log,
+        log: Result<Log, Fault>,
     ) -> Thread {
-        let acked = log.last().seq;
+        let now = Instant::now();
+        let (log, trouble) = match log {
+            Ok(log) => (Some(log), None),
+            Err(fault) => (None, Some(Trouble { fault, since: now, attempts: 1, retry_at: now + RETRY })),
+        };
         Thread {
             settings,
             shared,
             queue,
             acks,
-            log: Some(log),
-            acked,
+            acked: log.as_ref().map_or(Seq(0), |log| log.last().seq),
+            booted: log.is_some(),
+            released: false,
+            log,
             kept: Kept::default(),
             gap: Gap::default(),
-            trouble: None,
-            last_row: Instant::now(),
+            trouble,
+            last_row: now,
         }
+    }
+
+    fn evidence(&self) -> PathBuf {
+        self.settings.state.join("evidence")
     }
 
     pub(super) fn run(mut self) -> Ended {
         let mut stop_by = None;
+        // On a full disk the log goes on without a reserve.
+        let _ = reserve::keep(&self.evidence(), self.settings.limits.reserve_len);
         loop {
             if self.kept.entries.is_empty() || self.trouble.is_some() {
                 self.gather();
@@ -120,6 +138,11 @@ impl Thread {
             let taken = self.take();
             if self.trouble.is_none_or(|trouble| stopping || Instant::now() >= trouble.retry_at) {
                 self.write();
+            }
+            if let (Some(log), None, 0) = (&mut self.log, self.trouble, taken)
+                && self.last_row.elapsed() >= QUIET
+            {
+                log.rest();
             }
             self.shared.turns.fetch_add(1, Ordering::Relaxed);
             if stopping && taken == 0 {
@@ -222,26 +245,39 @@ impl Thread {
 
     /// Writes what is kept, one group after the other, until nothing is left or something goes wrong.
     fn write(&mut self) {
+        if self.released {
+            match reserve::keep(&self.evidence(), self.settings.limits.reserve_len) {
+                Ok(()) => self.released = false,
+                // What the reserve gave is for urgent words of the log only: everything else stays in memory.
+                Err(e) => return self.failed(Fault::of_io(&e)),
+            }
+        }
         if self.log.is_none() {
             match self.reopen() {
                 Ok(()) => {}
                 Err(fault) => return self.failed(fault),
             }
         }
+        if self.kept.entries.is_empty()
+            && let Some(trouble) = self.trouble.take()
+        {
+            self.recovered(trouble);
+            self.acks.send_modify(|acks| acks.health = Health::Writing);
+        }
         while let (Some(log), false) = (&mut self.log, self.kept.entries.is_empty()) {
             let len = self.kept.entries.len().min(GROUP_MAX);
             match log.commit(self.kept.entries.iter().take(len).map(|entry| &entry.row)) {
                 Ok(first) => {
-                    let head_fault = log.head_fault();
+                    let signs_fault = log.signs_fault();
                     self.acked = log.last().seq;
-                    self.written(first, len, head_fault);
+                    self.written(first, len, signs_fault);
                 }
                 Err(fault) => return self.failed(fault),
             }
         }
     }
 
-    fn written(&mut self, first: Seq, len: usize, head_fault: Option<Fault>) {
+    fn written(&mut self, first: Seq, len: usize, signs_fault: Option<Fault>) {
         let mut ticket = None;
         for (seq, entry) in (first.0..).zip(self.kept.entries.drain(..len)) {
             self.kept.bytes = self.kept.bytes.saturating_sub(entry.row.weight());
@@ -253,7 +289,7 @@ impl Thread {
         if let Some(trouble) = self.trouble.take() {
             self.recovered(trouble);
         }
-        let health = head_fault.map_or(Health::Writing, Health::Degraded);
+        let health = signs_fault.map_or(Health::Writing, Health::Degraded);
         self.acks.send_modify(|acks| {
             acks.ticket = ticket.unwrap_or(acks.ticket);
             acks.seq = self.acked;
@@ -313,6 +349,10 @@ impl Thread {
         {
             log.abandon();
         }
+        if fault == Fault::DiskFull && !self.released && reserve::release(&self.evidence()) {
+            self.released = true;
+            self.tell_disk_full();
+        }
         if short {
             return;
         }
@@ -327,10 +367,31 @@ impl Thread {
         });
     }
 
+    /// Says so in the room that the reserve gave back. If even that fails, the row after the recovery tells of it.
+    fn tell_disk_full(&mut self) {
+        let row = self.own(kind::DISK_FULL);
+        if let Some(log) = &mut self.log
+            && log.commit(std::iter::once(&row)).is_ok()
+        {
+            self.acked = log.last().seq;
+        }
+    }
+
     /// Opens the log again after a fault and finds out which of the kept rows are in it after all: a commit whose
     /// sync failed may still have reached the file.
     fn reopen(&mut self) -> Result<(), Fault> {
-        let (log, _) = Log::reopen(&self.settings).map_err(|e| Fault::of_open(&e))?;
+        let past = match self.trouble {
+            Some(trouble) if trouble.fault == Fault::Damaged && trouble.attempts > 1 => Past::Damaged,
+            Some(_) | None => Past::Failed,
+        };
+        let (mut log, found) = Log::open(&self.settings, past).map_err(|e| Fault::of_open(&e))?;
+        if !self.booted {
+            log.boot(&self.settings.version, &found)?;
+            self.booted = true;
+            self.acked = log.last().seq;
+            self.log = Some(log);
+            return Ok(());
+        }
         let mut first = None;
         let mut len = 0;
         for recorded in log.after(self.acked).map_err(|e| Fault::of_open(&e))? {
@@ -344,10 +405,10 @@ impl Thread {
             }
         }
         self.acked = log.last().seq;
-        let head_fault = log.head_fault();
+        let signs_fault = log.signs_fault();
         self.log = Some(log);
         if let Some(first) = first {
-            self.written(first, len, head_fault);
+            self.written(first, len, signs_fault);
         }
         Ok(())
     }

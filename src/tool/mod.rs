@@ -102,8 +102,13 @@ async fn act(order: &Order, tools: &Tools) -> Report {
             None => bad_input("no path was judged"),
         },
         Kind::Shell => {
-            let cwd = input["cwd"].as_str().and_then(|cwd| order.facts().resolve(cwd)).map(PathBuf::from);
-            shell::run(input, cwd.as_deref().unwrap_or(&tools.cwd), tools.shell).await
+            let named = input["cwd"].as_str();
+            let cwd = named.map(|cwd| order.facts().resolve(cwd).map(PathBuf::from));
+            match cwd {
+                None => shell::run(input, &tools.cwd, tools.shell).await,
+                Some(Some(cwd)) => shell::run(input, &cwd, tools.shell).await,
+                Some(None) => bad_input(format!("cwd {:?} cannot be resolved", named.unwrap_or_default())),
+            }
         }
         Kind::Http => tools.http.run(input).await,
         Kind::Monitor(_) | Kind::Declared(_) => {

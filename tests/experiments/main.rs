@@ -4,8 +4,14 @@
 
 mod evidence;
 mod liveness;
+mod power;
 
 /// Whether the experiment of this name was asked for.
 fn asked(name: &str) -> bool {
     std::env::var("INTERLOCK_EXPERIMENT").is_ok_and(|asked| asked == name)
+}
+
+/// How often, when the variable `INTERLOCK_EXPERIMENT_COUNT` says something else than `usual`.
+fn asked_count(usual: u64) -> u64 {
+    std::env::var("INTERLOCK_EXPERIMENT_COUNT").ok().and_then(|count| count.parse().ok()).unwrap_or(usual)
 }

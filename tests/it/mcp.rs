@@ -1,11 +1,5 @@
 //! The MCP server over real sockets and pipes, in front of an engine made of answers.
-#![expect(
-    clippy::expect_used,
-    clippy::panic,
-    clippy::print_stdout,
-    clippy::unwrap_used,
-    reason = "a test fails by panicking, and the server for the clients says where it is"
-)]
+#![expect(clippy::print_stdout, reason = "the server for the clients says where it is, and a random test its seed")]
 
 mod fake;
 mod suite;
@@ -15,7 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use interlock::agents::core::{Core, Settings};
-use interlock::agents::engine::{Answer, Engine, News};
+use interlock::agents::engine::{Answer, Asker, Engine, News};
+use interlock::agents::front::door::Tokens;
 use interlock::agents::front::{http, stdio};
 use interlock_domain::id::QuestionId;
 use serde_json::{Value, json};
@@ -330,6 +325,39 @@ async fn pages_and_wrong_media_types_stay_outside() {
 }
 
 #[tokio::test]
+async fn with_tokens_everybody_says_who_it_is_and_has_what_is_its_own() {
+    let tokens = Tokens::new([("robot", "one"), ("laptop", "two")]);
+    let mut world = world(Settings { tokens, ..quick() }).await;
+    let body = |id: u64, method: &str, params: Value| {
+        json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).to_string()
+    };
+    let hello = || body(0, "initialize", json!({"clientInfo": {"name": "test", "version": "1"}}));
+    for headers in [&[][..], &[("authorization", "Bearer three")]] {
+        let refused = world.post(headers, hello()).await;
+        assert_eq!(refused.status(), 401);
+        assert_eq!(refused.headers()["www-authenticate"], "Bearer");
+    }
+    let (robot, laptop) = (("authorization", "Bearer one"), ("authorization", "Bearer two"));
+    let session = world.post(&[robot], hello()).await.headers()["mcp-session-id"].to_str().unwrap().to_owned();
+    let with = ("mcp-session-id", session.as_str());
+    let call = || body(1, "tools/call", json!({"name": "echo"}));
+    assert_eq!(world.post(&[laptop, with], call()).await.status(), 404, "somebody else's session");
+    assert_eq!(world.post(&[robot, with], call()).await.status(), 200);
+    let asker = Asker { name: "test".into(), version: "1".into(), holder: Some("robot".into()) };
+    assert_eq!(asker.label(), "mcp:robot:test/1");
+    world.saw(Seen::Opened(asker)).await;
+    let made = body(2, "tools/call", json!({"name": "watch", "task": {}}));
+    let made = json_of(world.post(&[robot, with], made).await).await;
+    let task = made["result"]["task"]["taskId"].as_str().unwrap();
+    let capabilities = json!({"extensions": {"io.modelcontextprotocol/tasks": {}}});
+    let get = body(3, "tasks/get", json!({"taskId": task, "_meta": meta(&capabilities, &Value::Null)}));
+    let modern = [("mcp-protocol-version", MODERN), ("mcp-method", "tasks/get"), ("mcp-name", task)];
+    let theirs = world.post(&[&[laptop], &modern[..]].concat(), get.clone()).await;
+    assert_eq!(refused(theirs).await, (400, -32602), "somebody else's task");
+    assert_eq!(world.post(&[&[robot], &modern[..]].concat(), get).await.status(), 200, "its own, in either era");
+}
+
+#[tokio::test]
 async fn the_eras_are_not_mixed() {
     let world = world(quick()).await;
     let version = ("mcp-protocol-version", MODERN);
@@ -602,6 +630,54 @@ async fn lines_that_are_no_messages_cost_themselves_only() {
     assert_eq!(pong, json!({"jsonrpc": "2.0", "id": 1, "result": {}}));
     let again = pipe.ask(json!({"jsonrpc": "2.0", "id": 2, "method": "initialize", "params": {}})).await;
     assert_eq!(again["error"]["code"], -32600);
+}
+
+/// Cuts, repeats and overwrites bytes of a message, by the seed.
+fn damaged(message: &str, random: &mut fastrand::Rng) -> Vec<u8> {
+    let mut bytes = message.as_bytes().to_vec();
+    for _ in 0..random.usize(1..6) {
+        let at = random.usize(..bytes.len());
+        match random.u8(..4) {
+            0 => bytes.truncate(at.max(1)),
+            1 => bytes[at] = random.u8(..),
+            2 => bytes.insert(at, *random.choice(br#"{}[]":,\0e-"#).unwrap()),
+            _ => drop(bytes.remove(at)),
+        }
+        if bytes.is_empty() {
+            bytes.push(b'{');
+        }
+    }
+    bytes.retain(|byte| *byte != b'\n');
+    bytes
+}
+
+#[tokio::test]
+async fn damaged_messages_do_no_harm_to_the_next_one() {
+    let seed = fastrand::u64(..);
+    println!("seed {seed}");
+    let mut random = fastrand::Rng::with_seed(seed);
+    let whole = [
+        call(7, "echo", json!({"text": "你好"})).to_string(),
+        json!({"jsonrpc": "2.0", "id": "x", "method": "tasks/get", "params": {"taskId": "t"}}).to_string(),
+        json!({"jsonrpc": "2.0", "id": 1, "result": {"action": "accept"}}).to_string(),
+        json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 7}}).to_string(),
+        json!({"jsonrpc": "2.0", "id": 3, "method": "tools/list", "params": {"cursor": "after:a"}}).to_string(),
+    ];
+    let world = world(quick()).await;
+    let session = world.open(json!({})).await;
+    let mut pipe = pipe();
+    pipe.initialize(json!({})).await;
+    for round in 0..200u64 {
+        let bytes = damaged(random.choice(&whole).unwrap(), &mut random);
+        let status = world.post(&[("mcp-session-id", &session)], bytes.clone()).await.status();
+        assert!(status.as_u16() < 500, "{status} for {}", String::from_utf8_lossy(&bytes));
+        pipe.send(&bytes).await;
+        let id = format!("ping {round}");
+        pipe.send(json!({"jsonrpc": "2.0", "id": id, "method": "ping"}).to_string()).await;
+        while pipe.next().await.expect("an answer")["id"] != json!(id) {}
+    }
+    let answer = json_of(world.legacy(&session, call(1, "echo", json!({"text": "here"}))).await).await;
+    assert_eq!(answer["result"]["structuredContent"], json!({"text": "here"}));
 }
 
 #[tokio::test]

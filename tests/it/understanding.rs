@@ -1,11 +1,19 @@
-//! Understanding, as `interlock match` shows it: the shipped set, and sentences that must come to nothing.
+//! Understanding, as `interlock match` shows it: the shipped set, sentences that must come to nothing, and the figures
+//! that the corpus is held to (`tests/data/corpus/README.md` says what they are worth).
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
 use interlock::cli::match_verb;
+use interlock::config::{commands, lexicon};
 use interlock_domain::command::cascade::{Stages, Step, Walk};
-use interlock_domain::command::definition::{Definition, Risk, SlotKind};
+use interlock_domain::command::decide::Thresholds;
+use interlock_domain::command::definition::{Definition, Risk, Slot, SlotKind};
 use interlock_domain::command::resolution::{Outcome, Resolution, SlotValue};
-use interlock_domain::command::template::Part;
-use interlock_domain::command::understanding::Understanding;
+use interlock_domain::command::template::{Part, Template};
+use interlock_domain::command::understanding::{Learned, Understanding};
+use interlock_domain::learn::gate::{Base, Policy, Proposal, Verdict, review};
+use serde_json::Value;
 
 fn shipped() -> Understanding {
     match_verb::load(None).expect("the embedded set compiles")
@@ -169,4 +177,227 @@ fn a_hazard_executes_nothing() {
             resolution.outcome
         );
     }
+}
+
+fn rows(file: &str) -> Vec<Value> {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/data/corpus").join(file);
+    let text = std::fs::read_to_string(path).expect("the corpus is read");
+    text.lines().map(|line| serde_json::from_str(line).expect("a row")).collect()
+}
+
+fn text<'a>(row: &'a Value, key: &str) -> &'a str {
+    row[key].as_str().unwrap_or_default()
+}
+
+/// The slots of a row, all as text; and those of an answer.
+fn wanted_slots(row: &Value) -> BTreeMap<String, String> {
+    let slots = row["slots"].as_object().cloned().unwrap_or_default();
+    slots
+        .into_iter()
+        .map(|(name, value)| (name, value.as_str().map_or_else(|| value.to_string(), str::to_owned)))
+        .collect()
+}
+
+fn found_slots(resolution: &Resolution) -> BTreeMap<String, String> {
+    let slots = match &resolution.outcome {
+        Outcome::Command(one) | Outcome::Incomplete { understood: one, .. } => one.slots.clone(),
+        Outcome::Sequence(_) | Outcome::Knowledge | Outcome::Ambiguous | Outcome::Rejected(_) => BTreeMap::new(),
+    };
+    let shown = |value: &SlotValue| match value.to_json() {
+        Value::String(text) => text,
+        other => other.to_string(),
+    };
+    slots.iter().map(|(name, value)| (name.clone(), shown(value))).collect()
+}
+
+/// Understood, wrong commands executed, executed though nothing should be, slots wrong.
+#[derive(Debug, Default, PartialEq)]
+struct Figures {
+    right: usize,
+    wanted: usize,
+    wrong: Vec<String>,
+    executed: Vec<String>,
+    slots: Vec<String>,
+}
+
+fn figures(understanding: &Understanding, rows: &[Value]) -> Figures {
+    let mut figures = Figures::default();
+    for row in rows.iter().filter(|row| row["query"].is_string()) {
+        let query = text(row, "query");
+        let resolution = ask(understanding, query);
+        let executed = resolution.command().map(|one| one.command.as_str());
+        match row["expected_command"].as_str() {
+            Some(expected) => {
+                figures.wanted += 1;
+                if meant(&resolution) == Some(expected) {
+                    figures.right += 1;
+                    if found_slots(&resolution) != wanted_slots(row) {
+                        figures.slots.push(query.to_owned());
+                    }
+                } else if let Some(other) = executed {
+                    figures.wrong.push(format!("{query}: {other}"));
+                }
+            }
+            None => figures.executed.extend(executed.map(|other| format!("{query}: {other}"))),
+        }
+    }
+    figures
+}
+
+/// At least so many right; nothing wrong, nothing executed that should not be, no slot wrong.
+fn check_figures(file: &str, right: usize) {
+    let figures = figures(&shipped(), &rows(file));
+    assert!(figures.right >= right, "{file}: {} of {} right, not {right}", figures.right, figures.wanted);
+    let none: Vec<String> = Vec::new();
+    assert_eq!((&figures.wrong, &figures.executed, &figures.slots), (&none, &none, &none), "{file}");
+}
+
+#[test]
+fn the_corpus_is_understood_and_nothing_else_is_executed() {
+    check_figures("dev.jsonl", 223);
+    check_figures("paraphrases-1.jsonl", 174);
+    check_figures("paraphrases-2.jsonl", 141);
+    check_figures("paraphrases-3.jsonl", 141);
+    check_figures("rejects-3.jsonl", 0);
+}
+
+/// The thresholds stand in the middle of a plateau and not at its edge. Prints the table that they were chosen from.
+#[test]
+fn the_thresholds_stand_on_a_plateau() {
+    let dev = rows("dev.jsonl");
+    let chosen = Thresholds::default();
+    for change in [-8.0, -4.0, -2.0, 0.0, 2.0, 4.0, 8.0, 16.0] {
+        let thresholds = Thresholds { read: chosen.read + change, operate: chosen.operate + change, ..chosen };
+        let found = figures(&shipped().with_thresholds(thresholds), &dev);
+        let (wrong, executed) = (found.wrong.len(), found.executed.len());
+        println!(
+            "read {:>4} operate {:>4}: {} right, {wrong} wrong, {executed} executed",
+            thresholds.read, thresholds.operate, found.right
+        );
+        if change.abs() <= 4.0 {
+            assert_eq!((wrong, executed), (0, 0), "{change}: {found:?}");
+            assert!(found.right >= 220, "{change}: {} right", found.right);
+        }
+    }
+    for margin in [1.0, 2.0, 3.0, 4.0, 6.0] {
+        let found = figures(&shipped().with_thresholds(Thresholds { margin, ..chosen }), &dev);
+        println!(
+            "margin {margin}: {} right, {} wrong, {} executed",
+            found.right,
+            found.wrong.len(),
+            found.executed.len()
+        );
+    }
+}
+
+fn proposal(row: &Value) -> Proposal {
+    let texts = |key: &str| -> Vec<String> {
+        let list = row[key].as_array().cloned().unwrap_or_default();
+        list.iter().filter_map(|one| one.as_str().map(str::to_owned)).collect()
+    };
+    let said = if row["wrong"].is_string() { text(row, "wrong") } else { text(row, "phrase") };
+    let command = text(row, "command").to_owned();
+    match text(row, "channel") {
+        "A" => Proposal::Correction { heard: said.to_owned(), command },
+        "B" => Proposal::Slang { phrase: said.to_owned(), command },
+        _ => {
+            let patterns: Vec<Template> =
+                texts("patterns").iter().map(|pattern| Template::parse(pattern).expect("compiles")).collect();
+            let zoned = patterns.iter().any(|pattern| pattern.slots().contains(&"zone"));
+            let zone = Slot { name: "zone".to_owned(), kind: SlotKind::Zone, required: false };
+            Proposal::New(Box::new(Definition {
+                id: command,
+                text: if row["text"].is_string() { text(row, "text") } else { said }.to_owned(),
+                aliases: texts("aliases"),
+                patterns,
+                slots: if zoned { vec![zone] } else { Vec::new() },
+                category: text(row, "category").to_owned(),
+                risk: Risk::parse(text(row, "risk")).unwrap_or(Risk::Dangerous),
+                protective: false,
+                bind: Vec::new(),
+            }))
+        }
+    }
+}
+
+/// The 102-query protocol: a baseline, 49 proposals (dangerous ones approved by a person), and what is understood
+/// and still rejected afterwards.
+#[test]
+fn learning_understands_what_was_taught_and_refuses_poison() {
+    let set = commands::read(Path::new(commands::EMBEDDED_NAME), commands::EMBEDDED).expect("the embedded set");
+    let words = lexicon::read(Path::new(lexicon::EMBEDDED_NAME), lexicon::EMBEDDED).expect("the lexicon");
+    let costs = lexicon::read_confusions(Path::new(lexicon::EMBEDDED_CONFUSIONS_NAME), lexicon::EMBEDDED_CONFUSIONS)
+        .expect("the costs");
+    let base = Base { commands: &set, lexicon: &words, confusions: &costs };
+    let all = rows("learning.jsonl");
+    let of = |phases: &[&str]| -> Vec<Value> {
+        all.iter().filter(|row| phases.contains(&text(row, "phase"))).cloned().collect()
+    };
+    let before = figures(&base.with(&Learned::default()), &of(&["baseline"]));
+    assert!(before.right >= 38 && before.wrong.is_empty(), "before: {before:?}");
+
+    // Every fourth sentence is enough here; the experiment replays all of them.
+    let replay: Vec<String> = rows("dev.jsonl")
+        .iter()
+        .filter(|row| text(row, "kind") != "new_tool")
+        .step_by(4)
+        .map(|row| text(row, "query").to_owned())
+        .collect();
+    let mut learned = Learned::default();
+    for row in of(&["learn"]) {
+        let taken = review(base, &learned, &proposal(&row), &replay, Policy::Auto);
+        match taken.verdict {
+            Verdict::Approve(after) => learned = after,
+            Verdict::Operator(after) => {
+                assert_eq!(text(&row, "risk"), "dangerous", "{row}");
+                learned = after;
+            }
+            Verdict::Refuse => panic!("{row}: {}", taken.why),
+        }
+    }
+    let active = base.with(&learned);
+    for (phases, right) in [(&["baseline", "expanded", "extra_clean"][..], 102), (&["probe"][..], 33)] {
+        let after = figures(&active, &of(phases));
+        assert_eq!((after.right, after.wanted, &after.slots), (right, right, &Vec::new()), "{phases:?}");
+    }
+    assert_eq!(figures(&active, &of(&["after_reject"])).executed, Vec::<String>::new());
+    for row in of(&["poison"]) {
+        let taken = review(base, &learned, &proposal(&row), &replay, Policy::Auto);
+        let verdict = match taken.verdict {
+            Verdict::Approve(_) => "approve",
+            Verdict::Operator(_) => "operator",
+            Verdict::Refuse => "refuse",
+        };
+        assert_eq!(verdict, text(&row, "expect"), "{row}: {}", taken.why);
+    }
+}
+
+/// Every sentence of the corpus with one character dropped or said twice. A dangerous command is reached only where
+/// what is left says just that: 别急停皮带机 without its 别.
+#[test]
+fn a_lost_or_doubled_character_never_reaches_a_dangerous_command() {
+    let understanding = shipped();
+    let mut wrong = Vec::new();
+    for row in rows("dev.jsonl") {
+        let chars: Vec<char> = text(&row, "query").chars().collect();
+        for at in 0..chars.len() {
+            let mut lost = chars.clone();
+            lost.remove(at);
+            let mut doubled = chars.clone();
+            doubled.insert(at, chars[at]);
+            for changed in [lost, doubled] {
+                let changed: String = changed.iter().collect();
+                let resolution = ask(&understanding, &changed);
+                if let Some(one) = resolution.command()
+                    && one.confirm
+                    && row["expected_command"].as_str() != Some(&one.command)
+                {
+                    wrong.push(format!("{changed}: {}", one.command));
+                }
+            }
+        }
+    }
+    let says_so =
+        ["拉开闸: brk_open", "急停皮带机: conv_estop", "让你重启系统: sys_reboot", "需要取消全部任务: task_cancel_all"];
+    assert_eq!(wrong, says_so);
 }

@@ -405,10 +405,11 @@ impl Checker {
             self.breach(Law::Order, format!("batch {batch:?} is answered as {calls:?}"));
         }
         let mut wrong = Vec::new();
-        let changed = wanted
-            .iter()
-            .filter_map(|call| self.stories.get(call))
-            .any(|story| story.facts.changes && story.intent.is_some() && !(story.facts.protective && self.degraded));
+        let waits = |story: &Story| {
+            let excepted = self.degraded && (story.facts.protective || !story.started);
+            story.facts.changes && story.intent.is_some() && !excepted
+        };
+        let changed = wanted.iter().filter_map(|call| self.stories.get(call)).any(waits);
         for reply in replies {
             let settled = self.stories.get(&reply.call).and_then(|story| story.settled);
             if settled != Some(reply.ending.word()) {

@@ -22,7 +22,7 @@ use doctor::{Doctor, Mutant};
 use world::{Shape, World};
 
 /// As many as a debug build lives through in some 15 seconds on one core.
-const SEEDS: u64 = 2000;
+const SEEDS: u64 = 1500;
 
 fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().and_then(|text| text.parse().ok())

@@ -72,6 +72,7 @@ fn run(places: &Places, arguments: &[String]) -> Result<ExitCode, String> {
         return Ok(ExitCode::FAILURE);
     }
     let binary = places.target.join("release/interlock");
+    println!("{} runs; in a second terminal: {} say 启动二号泵", binary.display(), binary.display());
     // Replaces this process, so that Ctrl-C and SIGTERM reach the daemon and nobody else.
     let why = std::process::Command::new(&binary).arg("run").args(arguments).exec();
     Err(format!("{}: {why}", binary.display()))

@@ -4,7 +4,58 @@
 //! `Origin` have to be loopback names, and a body has to call itself JSON, which a page cannot send across origins
 //! without asking first.
 
+use std::fmt;
+
 use hyper::header::{self, HeaderMap};
+use sha2::{Digest as _, Sha256};
+
+/// Who may come in over HTTP, by the tokens that they hold. Without any token everybody on this machine may, and
+/// nobody can be told from anybody else.
+///
+/// Only digests are kept: a token cannot leak from here into a log or a core file.
+#[derive(Clone, Default)]
+pub struct Tokens(Vec<(String, [u8; 32])>);
+
+impl fmt::Debug for Tokens {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.0.iter().map(|(holder, _)| holder)).finish()
+    }
+}
+
+/// The request carries no token, or none that is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NotKnown;
+
+impl Tokens {
+    /// From pairs of a holder's name and its token.
+    #[must_use]
+    pub fn new<'a>(tokens: impl IntoIterator<Item = (&'a str, &'a str)>) -> Tokens {
+        let digest = |token: &str| Sha256::digest(token.as_bytes()).into();
+        Tokens(tokens.into_iter().map(|(holder, token)| (holder.to_owned(), digest(token))).collect())
+    }
+
+    /// The holder of the request's token; none when there are no tokens and everybody is let in.
+    ///
+    /// # Errors
+    /// When a token is needed and the request has none that is known, or several.
+    pub fn holder(&self, headers: &HeaderMap) -> Result<Option<&str>, NotKnown> {
+        if self.0.is_empty() {
+            return Ok(None);
+        }
+        let mut given = headers.get_all(header::AUTHORIZATION).iter();
+        let (Some(value), None) = (given.next(), given.next()) else { return Err(NotKnown) };
+        let value = value.to_str().map_err(|_| NotKnown)?;
+        let (scheme, token) = value.split_once(' ').ok_or(NotKnown)?;
+        if !scheme.eq_ignore_ascii_case("bearer") {
+            return Err(NotKnown);
+        }
+        let digest: [u8; 32] = Sha256::digest(token.trim().as_bytes()).into();
+        // All are compared, each in full: the time that it takes says nothing of how near a guess was.
+        let same = |kept: &[u8; 32]| kept.iter().zip(&digest).fold(0, |differs, (a, b)| differs | (a ^ b)) == 0;
+        let found = self.0.iter().fold(None, |found, (holder, kept)| if same(kept) { Some(holder) } else { found });
+        found.map(|holder| Some(holder.as_str())).ok_or(NotKnown)
+    }
+}
 
 /// Whether the request was made to this machine by a program on it, as far as headers can say.
 ///
@@ -126,6 +177,30 @@ mod tests {
         check_origin(&[], false);
         check_origin(&[host, host], false);
         check_origin(&[("host", "evil.example")], false);
+    }
+
+    #[test]
+    fn a_token_names_its_holder_and_nothing_else_does() {
+        let tokens = Tokens::new([("robot", "s3cret"), ("laptop", "other")]);
+        assert_eq!(format!("{tokens:?}"), r#"["robot", "laptop"]"#, "no secret is printed");
+        for (values, holder) in [
+            (vec!["Bearer s3cret"], Ok(Some("robot"))),
+            (vec!["bearer other"], Ok(Some("laptop"))),
+            (vec!["Bearer wrong"], Err(NotKnown)),
+            (vec!["Bearer "], Err(NotKnown)),
+            (vec!["Bearer"], Err(NotKnown)),
+            (vec!["Basic s3cret"], Err(NotKnown)),
+            (vec!["s3cret"], Err(NotKnown)),
+            (vec![], Err(NotKnown)),
+            (vec!["Bearer s3cret", "Bearer other"], Err(NotKnown)),
+        ] {
+            let mut headers = HeaderMap::new();
+            for value in &values {
+                headers.append(header::AUTHORIZATION, HeaderValue::from_str(value).unwrap());
+            }
+            assert_eq!(tokens.holder(&headers), holder, "{values:?}");
+        }
+        assert_eq!(Tokens::default().holder(&HeaderMap::new()), Ok(None), "without tokens everybody is let in");
     }
 
     #[test]

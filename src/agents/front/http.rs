@@ -179,15 +179,28 @@ impl Http {
         if let Err(why) = door::is_local(&parts.headers) {
             return answer::refusal(StatusCode::FORBIDDEN, &RpcError::new(rpc::INVALID_REQUEST, why));
         }
+        let holder = match self.core.settings.tokens.holder(&parts.headers) {
+            Ok(holder) => holder.map(str::to_owned),
+            Err(_) => {
+                let error =
+                    RpcError::new(rpc::INVALID_REQUEST, "Authorization has to carry a token that is known here");
+                return answer::with(
+                    answer::refusal(StatusCode::UNAUTHORIZED, &error),
+                    header::WWW_AUTHENTICATE,
+                    "Bearer",
+                );
+            }
+        };
+        let holder = holder.as_deref();
         match parts.method {
-            Method::POST => self.post(&parts, body).await,
-            Method::GET => self.get(&parts),
-            Method::DELETE => self.delete(&parts).await,
+            Method::POST => self.post(&parts, holder, body).await,
+            Method::GET => self.get(&parts, holder),
+            Method::DELETE => self.delete(&parts, holder).await,
             _ => answer::with(answer::empty(StatusCode::METHOD_NOT_ALLOWED), header::ALLOW, "GET, POST, DELETE"),
         }
     }
 
-    async fn post(self: &Arc<Http>, parts: &Parts, body: Incoming) -> Response<Body> {
+    async fn post(self: &Arc<Http>, parts: &Parts, holder: Option<&str>, body: Incoming) -> Response<Body> {
         if !door::is_json(&parts.headers) {
             let error = RpcError::new(rpc::INVALID_REQUEST, "Content-Type has to be application/json");
             return answer::refusal(StatusCode::UNSUPPORTED_MEDIA_TYPE, &error);
@@ -207,12 +220,12 @@ impl Http {
         drop(bytes);
         let version = parts.headers.get(VERSION).map(|value| value.to_str().unwrap_or(""));
         match choose(version, &message) {
-            Chosen::Modern => self.modern(parts, message).await,
-            Chosen::Legacy => self.legacy(parts, message).await,
+            Chosen::Modern => self.modern(parts, holder, message).await,
+            Chosen::Legacy => self.legacy(parts, holder, message).await,
         }
     }
 
-    async fn modern(self: &Arc<Http>, parts: &Parts, message: Message) -> Response<Body> {
+    async fn modern(self: &Arc<Http>, parts: &Parts, holder: Option<&str>, message: Message) -> Response<Body> {
         let list: Vec<(&str, &[u8])> =
             parts.headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect();
         let headers = Headers(&list);
@@ -253,7 +266,7 @@ impl Http {
         }
         let stream = Stream::for_request();
         let meta = era::meta(&request.params).cloned().unwrap_or_default();
-        let owner = Owner(LOCAL.into());
+        let owner = owner(holder);
         let (state, answers) = match ask::brought(&request.params) {
             Ok(brought) => brought,
             Err(error) => return refuse(error),
@@ -275,7 +288,7 @@ impl Http {
                     meta,
                     answers,
                     capabilities: envelope.capabilities,
-                    client: Asker::read(&envelope.client),
+                    client: Asker::read(&envelope.client).held_by(holder),
                     owner,
                     place: "http".into(),
                     task: None,
@@ -311,13 +324,13 @@ impl Http {
         }
     }
 
-    async fn legacy(self: &Arc<Http>, parts: &Parts, message: Message) -> Response<Body> {
+    async fn legacy(self: &Arc<Http>, parts: &Parts, holder: Option<&str>, message: Message) -> Response<Body> {
         if let Message::Request(request) = &message
             && request.method == "initialize"
         {
-            return self.initialize(parts, request).await;
+            return self.initialize(parts, holder, request).await;
         }
-        let session = match self.session(&parts.headers) {
+        let session = match self.session(&parts.headers, holder) {
             Ok(session) => session,
             Err(answer) => return *answer,
         };
@@ -344,7 +357,7 @@ impl Http {
             answers: Map::new(),
             capabilities: session.capabilities.clone(),
             client: session.client.clone(),
-            owner: Owner(LOCAL.into()),
+            owner: owner(holder),
             place: session.id.as_str().into(),
             task: None,
             after: After::new(move || of.calls.leave(&id)),
@@ -365,12 +378,12 @@ impl Http {
         }
     }
 
-    async fn initialize(&self, parts: &Parts, request: &rpc::Request) -> Response<Body> {
+    async fn initialize(&self, parts: &Parts, holder: Option<&str>, request: &rpc::Request) -> Response<Body> {
         if parts.headers.contains_key(SESSION) {
             let error = RpcError::new(rpc::INVALID_REQUEST, "this session is already initialized");
             return answer::json(400, rpc::response(&request.id, &Err(error)));
         }
-        let opened = open_session(&request.params)
+        let opened = open_session(&request.params, holder)
             .ok_or_else(|| RpcError::new(rpc::INTERNAL_ERROR, "the system has no randomness for the id of a session"));
         let session = match opened {
             Ok(session) => Arc::new(session),
@@ -392,19 +405,21 @@ impl Http {
     }
 
     /// The session that the headers name, or what to say when they name none.
-    fn session(&self, headers: &HeaderMap) -> Result<Arc<Session>, Box<Response<Body>>> {
+    fn session(&self, headers: &HeaderMap, holder: Option<&str>) -> Result<Arc<Session>, Box<Response<Body>>> {
         let Some(id) = headers.get(SESSION) else {
             let message = "send initialize first, then its Mcp-Session-Id with every request";
             let answer = answer::refusal(StatusCode::BAD_REQUEST, &RpcError::new(rpc::INVALID_REQUEST, message));
             return Err(Box::new(answer));
         };
-        id.to_str().ok().and_then(|id| self.sessions.find(id)).ok_or_else(|| {
+        // Somebody else's session is no session: whoever found its id out learns nothing from that.
+        let found = id.to_str().ok().and_then(|id| self.sessions.find(id));
+        found.filter(|session| session.client.holder.as_deref() == holder).ok_or_else(|| {
             let error = RpcError::new(rpc::NO_SESSION, "no such session (any more): initialize again");
             Box::new(answer::refusal(StatusCode::NOT_FOUND, &error))
         })
     }
 
-    fn get(&self, parts: &Parts) -> Response<Body> {
+    fn get(&self, parts: &Parts, holder: Option<&str>) -> Response<Body> {
         if parts.headers.get(VERSION).is_some_and(|version| version == era::MODERN) {
             return answer::with(answer::empty(StatusCode::METHOD_NOT_ALLOWED), header::ALLOW, "POST");
         }
@@ -412,7 +427,7 @@ impl Http {
             let error = RpcError::new(rpc::INVALID_REQUEST, "Accept has to list text/event-stream");
             return answer::refusal(StatusCode::NOT_ACCEPTABLE, &error);
         }
-        let session = match self.session(&parts.headers) {
+        let session = match self.session(&parts.headers, holder) {
             Ok(session) => session,
             Err(answer) => return *answer,
         };
@@ -442,11 +457,11 @@ impl Http {
         }
     }
 
-    async fn delete(&self, parts: &Parts) -> Response<Body> {
+    async fn delete(&self, parts: &Parts, holder: Option<&str>) -> Response<Body> {
         if parts.headers.get(VERSION).is_some_and(|version| version == era::MODERN) {
             return answer::with(answer::empty(StatusCode::METHOD_NOT_ALLOWED), header::ALLOW, "POST");
         }
-        match self.session(&parts.headers) {
+        match self.session(&parts.headers, holder) {
             Ok(session) => {
                 self.sessions.remove(&session.id);
                 self.core.close(&session).await;
@@ -457,15 +472,23 @@ impl Http {
     }
 }
 
+/// Whose the tasks and parked calls of a request are.
+fn owner(holder: Option<&str>) -> Owner {
+    match holder {
+        None => Owner(LOCAL.into()),
+        Some(holder) => Owner(format!("token:{holder}").into()),
+    }
+}
+
 /// A session as `initialize` asks for it; none when the system has no randomness to give.
 #[must_use]
-pub fn open_session(params: &Map<String, Value>) -> Option<Session> {
+pub fn open_session(params: &Map<String, Value>, holder: Option<&str>) -> Option<Session> {
     let version = era::settle(params.get("protocolVersion").and_then(Value::as_str));
     let capabilities = match params.get("capabilities") {
         Some(capabilities @ Value::Object(_)) => capabilities.clone(),
         _ => json!({}),
     };
-    let client = Asker::read(params.get("clientInfo").unwrap_or(&Value::Null));
+    let client = Asker::read(params.get("clientInfo").unwrap_or(&Value::Null)).held_by(holder);
     Some(Session::new(parked::token()?, client, capabilities, version))
 }
 

@@ -200,7 +200,7 @@ impl Connection {
                 Ok(())
             }
             Spoken::Nothing if request.method == "initialize" => {
-                let session = http::open_session(&request.params)
+                let session = http::open_session(&request.params, None)
                     .ok_or_else(|| RpcError::new(rpc::INTERNAL_ERROR, "the system has no randomness"))?;
                 let result = list::initialize(session.version, self.core.engine.offers());
                 self.spoken = Spoken::Legacy(Arc::new(session));

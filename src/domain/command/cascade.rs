@@ -151,7 +151,8 @@ impl<'a> Walk<'a> {
 pub(super) fn resolve(understanding: &Understanding, utterance: &Utterance, stages: Stages) -> Resolution {
     let spans = lexicon::trimmed(&utterance.chars, &understanding.lead, &understanding.trail);
     if stages.pattern
-        && let Some(found) = spans.iter().find_map(|span| by_template(understanding, utterance, *span, By::Character))
+        && let Some(found) =
+            spans.iter().find_map(|span| by_template(understanding, utterance, *span, By::Character, &[]))
     {
         return found;
     }
@@ -160,8 +161,8 @@ pub(super) fn resolve(understanding: &Understanding, utterance: &Utterance, stag
     }
     let hazards = hazard::hazards(&understanding.rules, utterance);
     if stages.pinyin {
-        if !hazards.iter().any(|hazard| !hazard.soft)
-            && let Some(found) = spans.iter().find_map(|span| by_template(understanding, utterance, *span, By::Sound))
+        if let Some(found) =
+            spans.iter().find_map(|span| by_template(understanding, utterance, *span, By::Sound, &hazards))
         {
             return found;
         }
@@ -186,6 +187,7 @@ fn by_template(
     utterance: &Utterance,
     span: (usize, usize),
     by: By,
+    hazards: &[Hazard],
 ) -> Option<Resolution> {
     let commands = &understanding.commands;
     let mut found =
@@ -193,6 +195,13 @@ fn by_template(
     // A question mark makes a question of any command; asking for a value already is one.
     found.retain(|found| !utterance.asked || commands.list[found.command].risk == Risk::Read);
     if by == By::Sound {
+        // A hazard is none when its one character was misheard and is a syllable of the phrase (水甭 for 水泵).
+        found.retain(|found| {
+            hazards.iter().all(|hazard| {
+                (hazard.soft && commands.list[found.command].risk == Risk::Read)
+                    || (hazard.end - hazard.start == 1 && found.misheard_at & (1 << hazard.start) != 0)
+            })
+        });
         // Two or three syllables that sound like a dangerous command are ordinary speech far more often (喝茶).
         found.retain(|found| {
             commands.list[found.command].risk != Risk::Dangerous
@@ -233,7 +242,8 @@ fn explain(understanding: &Understanding, utterance: &Utterance) -> String {
     }
     for hazard in hazard::hazards(&understanding.rules, utterance) {
         let soft = if hazard.soft { ", harmless to a reading command" } else { "" };
-        lines.push_str(&format!("hazard: {} ({}{soft})\n", part(hazard.start, hazard.end), hazard.kind));
+        let said = if hazard.start < utterance.chars.len() { part(hazard.start, hazard.end) } else { "?".to_owned() };
+        lines.push_str(&format!("hazard: {said} ({}{soft})\n", hazard.kind));
     }
     lines.push_str(&decide::explain(understanding, utterance, &hazard::hazards(&understanding.rules, utterance)));
     lines

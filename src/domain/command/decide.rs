@@ -13,13 +13,28 @@ use super::score::{Grid, Reading, Role, Scene};
 use super::understanding::Understanding;
 use super::utterance::Utterance;
 
-/// Costs up to which a reading is taken, in hundredths of a character.
-const READ_MAX: f32 = 33.0;
-const OPERATE_MAX: f32 = 30.0;
-const DANGEROUS_MAX: f32 = 16.0;
-/// How much better than the next command the best must be.
-const MARGIN: f32 = 4.0;
-const MARGIN_DANGEROUS: f32 = 6.0;
+/// Costs up to which a reading is taken, and how much better than the next command it must be, in hundredths of a
+/// character.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Thresholds {
+    /// For a command that only reads.
+    pub read: f32,
+    /// For a command that acts.
+    pub operate: f32,
+    /// For a dangerous command.
+    pub dangerous: f32,
+    /// Between the best command and the next.
+    pub margin: f32,
+    /// The same when the best is dangerous.
+    pub margin_dangerous: f32,
+}
+
+impl Default for Thresholds {
+    fn default() -> Thresholds {
+        Thresholds { read: 32.0, operate: 28.0, dangerous: 15.0, margin: 3.0, margin_dangerous: 6.0 }
+    }
+}
+
 /// Readings kept for an explanation.
 const READINGS_MAX: usize = 8;
 /// Shortest sentence in which half a word counts, in characters.
@@ -53,8 +68,9 @@ pub(super) fn decide(understanding: &Understanding, utterance: &Utterance, hazar
         };
     };
     let risk = commands[best.command].risk;
-    if !acceptable(best, risk, utterance) {
-        if best.left_over && best.cost <= OPERATE_MAX * 1.5 {
+    let limits = &understanding.thresholds;
+    if !acceptable(best, risk, utterance, limits) {
+        if best.left_over && best.cost <= limits.operate * 1.5 {
             return resolution(Outcome::Ambiguous, 0.0);
         }
         let question = partial(understanding, utterance, hazards, &found);
@@ -63,7 +79,7 @@ pub(super) fn decide(understanding: &Understanding, utterance: &Utterance, hazar
     if best.left_over {
         return resolution(Outcome::Ambiguous, sure(best.cost));
     }
-    let margin = if risk == Risk::Dangerous { MARGIN_DANGEROUS } else { MARGIN };
+    let margin = if risk == Risk::Dangerous { limits.margin_dangerous } else { limits.margin };
     if free.any(|other| other.cost - best.cost < margin) {
         return resolution(Outcome::Ambiguous, sure(best.cost));
     }
@@ -75,16 +91,16 @@ fn sure(cost: f32) -> f32 {
     (1.0 - cost / 100.0).clamp(0.0, 1.0)
 }
 
-fn acceptable(reading: &Reading, risk: Risk, utterance: &Utterance) -> bool {
+fn acceptable(reading: &Reading, risk: Risk, utterance: &Utterance, limits: &Thresholds) -> bool {
     if reading.half && utterance.chars.len() < HALF_LEN_MIN {
         return false;
     }
     match risk {
-        Risk::Read => reading.cost <= READ_MAX,
-        Risk::Operate => reading.cost <= OPERATE_MAX,
+        Risk::Read => reading.cost <= limits.read,
+        Risk::Operate => reading.cost <= limits.operate,
         Risk::Dangerous => {
-            reading.cost <= DANGEROUS_MAX
-                && reading.verb
+            reading.cost <= limits.dangerous
+                && (reading.verb || reading.exact)
                 && reading.whole
                 && !reading.half
                 && (reading.verb_exact || utterance.chars.len() >= HALF_LEN_MIN)

@@ -29,6 +29,8 @@ pub(super) struct Frame {
     pub(super) count: u8,
     /// It may be said without its action.
     pub(super) bare: bool,
+    /// It is a phrase of the floor: nothing else may be said, but things of the same trade.
+    pub(super) slang: bool,
     /// The attribute is not said, and the unit of the value must point to it: measures as bits; 0 when it is said.
     pub(super) implied: u16,
     pub(super) needs: [Concept; NEEDS_MAX],
@@ -48,12 +50,12 @@ pub(super) struct Frames {
     /// Frames by the rarest of their needs: starts, then numbers.
     starts: Vec<u32>,
     numbers: Vec<u32>,
+    /// Trades (categories) in which a concept is at home, as bits.
+    trades: Vec<u64>,
     /// Measures that the values of a command may have, as bits; 0 for any.
     units: Vec<u16>,
     /// What it costs when a verb of one class stands in for another.
     near: Vec<u8>,
-    /// Measures that point to a concept, as bits.
-    measures: Vec<u16>,
     /// The class of words that ask to see something.
     pub(super) view: u64,
     /// Names, for an explanation.
@@ -68,6 +70,12 @@ impl Frames {
             (Some(from), Some(to)) => &self.numbers[*from as usize..*to as usize],
             _ => &[],
         }
+    }
+
+    /// Is one of these a thing of the trade of this frame's command?
+    pub(super) fn same_trade(&self, frame: &Frame, concepts: &[Concept]) -> bool {
+        let home = self.trades.get(usize::from(frame.needs[0])).copied().unwrap_or(0);
+        concepts.iter().any(|concept| self.trades.get(usize::from(*concept)).copied().unwrap_or(0) & home != 0)
     }
 
     /// Measures that the values of this command may have, as bits; 0 for any.
@@ -127,20 +135,41 @@ enum Segment {
 }
 
 /// Compiles the words and frames of `commands`.
-pub(super) fn compile(commands: &Commands, lexicon: &Lexicon, sounds: &Sounds) -> (Words, Frames) {
+pub(super) fn compile(
+    commands: &Commands,
+    lexicon: &Lexicon,
+    slang: &[(String, String)],
+    sounds: &Sounds,
+) -> (Words, Frames) {
     let mut builder = Builder::new(commands, lexicon);
     let mut frames = Vec::new();
     for (number, command) in commands.list.iter().enumerate() {
         let number = u16::try_from(number).unwrap_or(u16::MAX);
         builder.command(number, command, &mut frames);
     }
-    builder.finish(frames, commands.list.len(), sounds)
+    for (phrase, id) in slang {
+        if let Some(number) = commands.list.iter().position(|command| command.id == *id) {
+            let concept = builder.concept(phrase);
+            let draft = builder.draft(phrase);
+            draft.concepts.push(concept);
+            draft.filler = false;
+            let mut needs = [0; NEEDS_MAX];
+            needs[0] = concept;
+            let command = u16::try_from(number).unwrap_or(u16::MAX);
+            frames.push(Frame { command, count: 1, bare: true, slang: true, implied: 0, needs, actions: 0 });
+        }
+    }
+    let trades = trades(commands, &frames, builder.names.len());
+    builder.finish(frames, trades, commands.list.len(), sounds)
 }
+
+/// A word and its number among the drafts.
+type Spelled = (Box<[char]>, u32);
 
 struct Builder {
     drafts: Vec<Draft>,
     /// Words by their first character, for segmentation; the longest first.
-    by_first: BTreeMap<char, Vec<(Box<[char]>, u32)>>,
+    by_first: BTreeMap<char, Vec<Spelled>>,
     names: Vec<String>,
     measures: Vec<u16>,
     attributes: BTreeSet<Concept>,
@@ -205,8 +234,23 @@ impl Builder {
                 ..Draft::default()
             };
         }
-        for word in lexicon.filler.iter().chain(&lexicon.reason) {
+        for word in &lexicon.separable {
+            let mut halves = word.chars();
+            if let (Some(first), Some(last), None) = (halves.next(), halves.next(), halves.next()) {
+                let whole = builder.draft(word).clone();
+                for between in ["个", "下", "一下", "一个", "一次", "把"] {
+                    let draft = builder.draft(&format!("{first}{between}{last}"));
+                    draft.actions |= whole.actions;
+                    draft.compound |= whole.compound;
+                    draft.concepts.extend(&whole.concepts);
+                }
+            }
+        }
+        for word in &lexicon.filler {
             builder.draft(word).filler = true;
+        }
+        for word in &lexicon.reason {
+            builder.draft(word).reason = true;
         }
         for (number, zone) in commands.zones.iter().enumerate() {
             let draft = builder.draft(zone);
@@ -298,6 +342,7 @@ impl Builder {
                 command: number,
                 count: u8::try_from(needs.len()).unwrap_or(0),
                 bare: *bare,
+                slang: false,
                 implied: 0,
                 needs: [0; NEEDS_MAX],
                 actions,
@@ -406,7 +451,7 @@ impl Builder {
         heard
     }
 
-    fn finish(self, frames: Vec<Frame>, commands: usize, sounds: &Sounds) -> (Words, Frames) {
+    fn finish(self, frames: Vec<Frame>, trades: Vec<u64>, commands: usize, sounds: &Sounds) -> (Words, Frames) {
         let words = Words::new(&self.drafts, sounds);
         let mut units = vec![0; commands];
         for frame in &frames {
@@ -438,8 +483,8 @@ impl Builder {
             starts,
             numbers: keyed.into_iter().map(|(_, number)| number).collect(),
             units,
+            trades,
             near: self.near,
-            measures: self.measures,
             view: self.view,
             names: self.names,
         };
@@ -447,11 +492,21 @@ impl Builder {
     }
 }
 
-impl Frames {
-    /// Measures that point to this concept, as bits.
-    pub(super) fn measures(&self, concept: Concept) -> u16 {
-        self.measures[usize::from(concept)]
+/// For each concept the trades in which it is at home. Sixty-four trades are told apart; more share a bit.
+fn trades(commands: &Commands, frames: &[Frame], concepts: usize) -> Vec<u64> {
+    let mut names: Vec<&str> = Vec::new();
+    let mut trades = vec![0; concepts];
+    for frame in frames {
+        let Some(command) = commands.list.get(usize::from(frame.command)) else { continue };
+        let at = names.iter().position(|name| *name == command.category).unwrap_or_else(|| {
+            names.push(&command.category);
+            names.len() - 1
+        });
+        for need in frame.needs() {
+            trades[usize::from(*need)] |= 1 << (at % 64);
+        }
     }
+    trades
 }
 
 /// What a phrase is made of.

@@ -96,8 +96,9 @@ pub fn hazards(rules: &Rules, utterance: &Utterance) -> Vec<Hazard> {
         found.push(Hazard { start: at, end: at + 1, kind: HazardKind::Question, soft: false });
     }
     if utterance.asked {
+        // Behind the last character: no word can make it harmless.
         let end = chars.len();
-        found.push(Hazard { start: end.saturating_sub(1), end, kind: HazardKind::Question, soft: true });
+        found.push(Hazard { start: end, end: end + 1, kind: HazardKind::Question, soft: true });
     }
     found.sort_unstable_by_key(|hazard| (hazard.start, hazard.end));
     found
@@ -135,6 +136,10 @@ fn word(chars: &[char], at: usize, listed: Option<&Rule>) -> Option<(usize, Haza
             let modal = before.is_some_and(|ch| "要能可该会许准需应".contains(ch));
             return Some((2, Question, !modal));
         }
+    }
+    // 一会儿把空调打开; but 停一会儿.
+    if rest[0] == '一' && after == Some('会') && !to_end(if rest.get(2) == Some(&'儿') { 3 } else { 2 }) {
+        return Some((2, Deferral, false));
     }
     // 跳过闸没有: at the end it asks.
     if rest[0] == '没' && after == Some('有') && at > 0 && to_end(2) {
@@ -181,14 +186,14 @@ fn word(chars: &[char], at: usize, listed: Option<&Rule>) -> Option<(usize, Haza
 }
 
 /// Words that contain the characters of a hazard and are none.
-const BENIGN: &str = "分别 特别 级别 区别 识别 别的 不锈钢 不间断 不好意思 说一下 说一说 说下 跟我说 和我说 给我说 告诉我 等级 \
+const BENIGN: &str = "让我看 让我查 让我瞧 叫我看 天黑了 天亮了 分别 特别 级别 区别 识别 别的 不锈钢 不间断 不好意思 说一下 说一说 说下 跟我说 和我说 给我说 告诉我 等级 \
      等于 其他 他励 咋看 什么情况 当前 目前 提前 前面 前门 前级 前端 前轴 前后 后台 后备 后门 后面 后端 后级 \
      后轴 最后 只准 过滤 过来 过去 通过 经过 超过滤 过热 过载 过流 过压 讲解 只不过 没问题 没关系 就这样 就行 \
      就好 就是了 不停机 怎么样 过一下 过一遍 太热 才对 不动了 热得不行 热的不行 受不了 不得了 不准了 不太准 \
      时间不准 不够亮 看不见 看不清 听不清 听不见 不够用 不够大 不够了 不制冷了 不亮 不太够 差不多 不通风 不透气 \
      不行了 不多了 不足了 不好了 不够热 不够冷 不凉快 不透亮 不利索 没活干 没什么人 没啥人 没几个人 不错 不太行 \
      不给力 不太好 不出水了 不来水了 不稳定 不稳 不达标 不大对 没力 没动静 没反应 没用了 没亮 没开灯 天不亮 \
-     不怎么凉 不怎么热 不凉 不热 不冷 不太凉 不太热 不太亮 级别高 等人 等料 等货 等活 叫我 他人 说明 前头 前段 \
+     不怎么凉 不怎么热 不凉 不热 不冷 不太凉 不太热 不太亮 级别高 等人 等料 等货 等活 他人 说明 前头 前段 \
      后段 后头 前进 后退 前后压差 工前 班前会 提前把 从前 以前的 之前的 刚性 若干 才好";
 
 /// The words of each kind; the longest word at a place decides.
@@ -203,7 +208,7 @@ const HAZARDS: &[(&str, HazardKind, bool)] = &[
         false,
     ),
     (
-        "了没有 了没 了吗 了么 有没有 是多少 多少 几度 几档 几个 几号 怎样了 在吗 着吗 着没 着没有 什么 啥 哪些 \
+        "哪 咋样 咋样了 了没有 了没 了吗 了么 有没有 是多少 多少 几度 几档 几个 几号 怎样了 在吗 着吗 着没 着没有 什么 啥 哪些 \
          哪个 哪里 哪儿 在哪 几点 多久 多长时间 多大 多高 几次 几回 怎样 哪位 哪一 还是 没有吗",
         HazardKind::Question,
         true,
@@ -217,7 +222,7 @@ const HAZARDS: &[(&str, HazardKind, bool)] = &[
     ),
     ("说错 口误 不对 更正 我说的是 应该是 改口 重说", HazardKind::Correction, false),
     (
-        "听说 据说 传说 说是 说要 告诉 通知 转告 让他 让她 叫他 叫她 让老 叫老 老王 老张 老李 老刘 老陈 老赵 \
+        "让我 叫我 要我 催我 逼我 老婆 老公 孩子 儿子 女儿 爸 妈 邻居 隔壁 保安 保洁 司机 听说 据说 传说 说是 说要 告诉 通知 转告 让他 让她 叫他 叫她 让老 叫老 老王 老张 老李 老刘 老陈 老赵 \
          老杨 老周 老吴 老板 小王 小李 小张 小刘 小陈 小赵 小杨 小周 师傅 师父 班长 主任 领导 经理 厂长 队长 \
          组长 同事 人家 有人 别人 他们 她们 大家 我们把 你们 我已经 以为 觉得 认为 记得 看到有 看见 听见 听到 \
          发现 写着 写的 要求我 工人 徒弟 值班员 夜班 白班 上一班 交班的 甲方 客户 学员 新来的",
@@ -232,7 +237,7 @@ const HAZARDS: &[(&str, HazardKind, bool)] = &[
         false,
     ),
     (
-        "待会儿 待会 等会儿 等会 等一会 等一下 等下 等等 等一等 稍后 稍等 稍候 过会儿 过会 过一会 一会儿再 \
+        "月底 月初 年底 年初 周一 周二 周三 周四 周五 周六 周日 星期 礼拜 下月 明年 完饭 饭后 天亮 天黑 春节 国庆 过年 放假 待会儿 待会 等会儿 等会 等一会 等一下 等下 等等 等一等 稍后 稍等 稍候 过会儿 过会 过一会 一会儿再 \
          一会再 回头再 回头 晚点 晚些 晚一点 明天 明早 后天 下午 晚上 今晚 早上 上午 中午 凌晨 半夜 下班 下个班 \
          下一班 下周 下个月 点钟 点半 到点 定时 准备 打算 计划 预计 预定 将要 快要 即将 正要 改天 有空 迟点 随后 \
          到时 分钟后 小时后 秒后 过两 过十 过五 过半 过三 过一",

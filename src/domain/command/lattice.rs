@@ -36,7 +36,9 @@ const LOST_HALF: u16 = 75;
 /// A syllable too many in a long word.
 const EXTRA: u16 = 70;
 /// A misheard reading across an exactly written word.
-const ACROSS: u16 = 45;
+const ACROSS: u16 = 90;
+/// A misheard reading around an exactly written word.
+const AROUND: u16 = 40;
 /// A single syllable that only sounds like a verb.
 const SINGLE: u16 = 20;
 /// Verbs of one syllable that may be heard as another character.
@@ -221,7 +223,7 @@ fn settle(words: &Words, found: &mut Vec<Found>) {
         .collect();
     found.retain_mut(|one| {
         let word = words.word(one.word);
-        if word.filler && one.exact {
+        if (word.filler || word.reason) && one.exact {
             return true;
         }
         for (longer, meant) in &exact {
@@ -230,13 +232,19 @@ fn settle(words: &Words, found: &mut Vec<Found>) {
             }
             let inside = longer.start <= one.start && one.end <= longer.end;
             let shorter = one.end - one.start < longer.end - longer.start;
-            let means_same = (word.actions & meant.actions) != 0
-                || words.concepts(word).iter().any(|concept| words.concepts(meant).contains(concept));
-            if inside && shorter && !meant.filler && !meant.query {
+            let (meaning, other) = (words.concepts(word), words.concepts(meant));
+            let shares_verb = word.actions & meant.actions != 0;
+            let means_same = shares_verb || meaning.iter().any(|concept| other.contains(concept));
+            // 刀闸 alone may be two things, and is one of them in 地刀闸.
+            let no_wider = shares_verb || (means_same && meaning.iter().all(|concept| other.contains(concept)));
+            let says_something = !(meant.filler || meant.reason || meant.query);
+            let harmless = one.exact && no_wider;
+            if inside && shorter && says_something && !harmless {
                 return false;
             }
             if !one.exact && !means_same && one.start < longer.end && longer.start < one.end {
-                one.cost += ACROSS;
+                let around = one.start <= longer.start && longer.end <= one.end;
+                one.cost += if around { AROUND } else { ACROSS };
                 break;
             }
         }

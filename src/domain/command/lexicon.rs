@@ -22,6 +22,8 @@ pub struct Lexicon {
     pub trail: Vec<String>,
     /// What may stand between its words: 的, 给我.
     pub filler: Vec<String>,
+    /// Verbs of two characters that take a measure between them: 定位, 定个位.
+    pub separable: Vec<String>,
     /// Reasons that people give before a command: 太热了, 没人了.
     pub reason: Vec<String>,
     /// Words that ask to see something: 查看, 报一下.

@@ -7,7 +7,7 @@
 pub mod bind;
 pub mod cascade;
 mod compound;
-mod decide;
+pub mod decide;
 pub mod definition;
 mod frame;
 pub mod hazard;

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use super::definition::{Definition, SlotKind};
 use super::number::{self, Measure};
 use super::resolution::{SlotValue, Slots};
-use super::sound::{NO_SYLLABLE, Sounds};
+use super::sound::{NO_SYLLABLE, READINGS_MAX, Sounds};
 use super::template::{Part, Template};
 use super::utterance::Utterance;
 
@@ -56,8 +56,10 @@ pub struct Match {
     pub command: usize,
     /// What its slots hold.
     pub slots: Slots,
-    /// Characters that only sound right.
+    /// How many characters only sound right.
     pub misheard: usize,
+    /// Which: bit i for character i.
+    pub misheard_at: u64,
 }
 
 /// May characters differ that sound the same?
@@ -73,14 +75,15 @@ pub enum By {
 type Captures = ([(u16, u8, u8); CAPTURES_MAX], usize);
 
 impl Patterns {
-    /// Compiles the texts, aliases and patterns of `commands`.
+    /// Compiles the texts, aliases and patterns of `commands`, and the learned `phrases` (text, id).
     #[must_use]
-    pub fn compile(commands: &[Definition], sounds: &Sounds) -> Patterns {
+    pub fn compile(commands: &[Definition], phrases: &[(String, String)], sounds: &Sounds) -> Patterns {
         let mut patterns = Patterns { ops: Vec::new(), programs: Vec::new(), index: Vec::new(), always: Vec::new() };
         let mut choices: Vec<(u32, Vec<Vec<u32>>)> = Vec::new();
         for (number, command) in commands.iter().enumerate() {
             let literals = std::iter::once(&command.text).chain(&command.aliases).map(|text| Template::literal(text));
-            for template in literals.chain(command.patterns.iter().cloned()) {
+            let learned = phrases.iter().filter(|(_, id)| *id == command.id).map(|(text, _)| Template::literal(text));
+            for template in literals.chain(command.patterns.iter().cloned()).chain(learned) {
                 let program = at_u32(patterns.programs.len());
                 patterns.programs.push(Program { start: at_u32(patterns.ops.len()), command: at_u32(number) });
                 patterns.emit(&template.parts, command);
@@ -163,7 +166,18 @@ impl Patterns {
         for program in tried {
             let program = self.programs[program as usize];
             let command = &commands[program.command as usize];
-            let mut run = Run { patterns: self, utterance, end, by, command, zones, sounds, steps: 0, misheard: 0 };
+            let mut run = Run {
+                patterns: self,
+                utterance,
+                end,
+                by,
+                command,
+                zones,
+                sounds,
+                steps: 0,
+                misheard: 0,
+                misheard_at: 0,
+            };
             let mut captures: Captures = ([(0, 0, 0); CAPTURES_MAX], 0);
             if !run.step(program.start as usize, start, &mut captures) {
                 continue;
@@ -172,6 +186,7 @@ impl Patterns {
                 command: program.command as usize,
                 slots: fill(&captures, utterance, command, zones),
                 misheard: run.misheard,
+                misheard_at: run.misheard_at,
             };
             match found.iter_mut().find(|other| other.command == matched.command) {
                 Some(other) if other.misheard > matched.misheard => *other = matched,
@@ -183,15 +198,15 @@ impl Patterns {
     }
 
     fn programs_of(&self, utterance: &Utterance, at: usize, end: usize, by: By, sounds: &Sounds, into: &mut Vec<u32>) {
-        let readings = |at: usize| -> ([u32; 3], usize) {
+        let readings = |at: usize| -> ([u32; READINGS_MAX], usize) {
             let ch = utterance.chars[at];
             let all = utterance.readings[at];
             if all[0] == NO_SYLLABLE {
-                return ([letter(ch), 0, 0], 1);
+                return ([letter(ch), 0, 0, 0], 1);
             }
             let usual = u32::from(sounds.usual(ch));
             let count = if by == By::Character { 1 } else { all.iter().take_while(|s| **s != NO_SYLLABLE).count() };
-            let mut keys = [usual, 0, 0];
+            let mut keys = [usual, 0, 0, 0];
             for (slot, syllable) in keys.iter_mut().zip(all).take(count) {
                 *slot = u32::from(syllable);
             }
@@ -276,11 +291,12 @@ struct Run<'a> {
     sounds: &'a Sounds,
     steps: u32,
     misheard: usize,
+    misheard_at: u64,
 }
 
 impl Run<'_> {
     fn step(&mut self, mut pc: usize, mut at: usize, captures: &mut Captures) -> bool {
-        let misheard = self.misheard;
+        let (misheard, misheard_at) = (self.misheard, self.misheard_at);
         loop {
             self.steps += 1;
             if self.steps > STEPS_MAX {
@@ -328,7 +344,7 @@ impl Run<'_> {
                 }
             }
         }
-        self.misheard = misheard;
+        (self.misheard, self.misheard_at) = (misheard, misheard_at);
         false
     }
 
@@ -342,6 +358,7 @@ impl Run<'_> {
         let syllable = self.sounds.usual(expected);
         let same = syllable != NO_SYLLABLE && self.utterance.readings[at].contains(&syllable);
         self.misheard += usize::from(same);
+        self.misheard_at |= u64::from(same) << at;
         same
     }
 
@@ -395,7 +412,8 @@ impl Run<'_> {
                 SlotKind::Number,
                 Measure::Degrees | Measure::Hertz | Measure::Turns | Measure::Speed | Measure::Other,
             ) => push(bare),
-            _ => {}
+            (SlotKind::DeviceNo | SlotKind::Digits | SlotKind::Percent | SlotKind::Number | SlotKind::Duration, _)
+            | (SlotKind::Zone | SlotKind::Free, _) => {}
         }
         ends
     }
@@ -440,9 +458,10 @@ pub fn value_of(
         SlotKind::Free => Some(SlotValue::Text(text())),
         SlotKind::DeviceNo | SlotKind::Number | SlotKind::Percent | SlotKind::Duration | SlotKind::Digits => {
             let amount = utterance.amounts.iter().find(|amount| usize::from(amount.start) == start)?;
-            Some(match kind {
-                SlotKind::Digits => SlotValue::Text(number::digits(&utterance.chars, amount)),
-                _ => SlotValue::Number(amount.value),
+            Some(if kind == SlotKind::Digits {
+                SlotValue::Text(number::digits(&utterance.chars, amount))
+            } else {
+                SlotValue::Number(amount.value)
             })
         }
     }

@@ -20,11 +20,13 @@ mod cost {
     /// A word of something else, and each of its characters.
     pub(super) const FOREIGN: u16 = 130;
     pub(super) const FOREIGN_CHAR: u16 = 20;
+    /// When that word is a verb: 停止启动水泵 starts nothing.
+    pub(super) const FOREIGN_VERB: u16 = 150;
     /// A word that means nothing.
     pub(super) const FILLER: u16 = 3;
     /// A word that asks to see something, for a command that shows, and for one that acts.
     pub(super) const QUERY: u16 = 2;
-    pub(super) const QUERY_ACTING: u16 = 60;
+    pub(super) const QUERY_ACTING: u16 = 200;
     /// Half of such a word.
     pub(super) const HALF_QUERY: u16 = 40;
     /// What was needed, said again.
@@ -35,6 +37,8 @@ mod cost {
     pub(super) const PLAIN_DEVICE: u16 = 10;
     /// 一个, 一次.
     pub(super) const ONE: u16 = 5;
+    /// A thing of the same trade beside a phrase of the floor.
+    pub(super) const TRADE: u16 = 5;
     /// A value that fits no slot.
     pub(super) const LEFT_OVER: u16 = 150;
     /// A setting said without its verb, and with a number that has no unit.
@@ -47,6 +51,12 @@ mod cost {
     pub(super) const REASON_ENDED: u16 = 50;
     /// Characters right before a thing that could be part of its name (喷淋 before 泵).
     pub(super) const MODIFIER: u16 = 150;
+    /// A syllable of a misheard word that is all there is.
+    pub(super) const ALONE: u16 = 12;
+    /// A thing of two syllables that was misheard by more than this, for a command that acts.
+    pub(super) const FAR_HEARD: u16 = 60;
+    /// What that adds.
+    pub(super) const FAR_HEARD_COST: u16 = 50;
     /// Something misheard and something unexplained in one sentence.
     pub(super) const BOTH: u16 = 60;
 }
@@ -145,9 +155,14 @@ impl Scene<'_> {
             }
             for (n, amount) in self.utterance.amounts.iter().enumerate() {
                 if usize::from(amount.start) == at {
-                    let (price, _) = amount_cost(amount.measure, amount.value, command);
+                    let price = amount_cost(amount.measure, amount.value, command);
                     let role = Role::Amount(u8::try_from(n).unwrap_or(u8::MAX));
                     grid.step(at, usize::from(amount.end), 0, price, role, true);
+                    // 三号车: the 号 may belong to the word behind it.
+                    let bare = usize::from(amount.bare_end);
+                    if amount.measure == Measure::Ordinal && self.utterance.chars.get(bare) == Some(&'号') {
+                        grid.step(at, bare, 0, price + cost::FILLER, role, true);
+                    }
                 }
             }
         }
@@ -213,8 +228,14 @@ impl Scene<'_> {
         if !found.exact {
             return;
         }
-        if word.filler {
+        if frame.slang && bits == 0 && !concepts.is_empty() && self.frames.same_trade(frame, concepts) {
+            grid.step(start, end, 0, cost::TRADE, Role::Filler, true);
+        } else if word.filler {
             grid.step(start, end, 0, cost::FILLER, Role::Filler, true);
+        } else if word.reason {
+            // Before the verb only: 吹风好冷 tells of the wind.
+            let most = if frame.actions == 0 { 1 } else { verb_bit };
+            grid.step_below(most, start, end, cost::FILLER, Role::Filler);
         } else if bits == 0 && verb == FAR && !word.query && end - start >= 2 {
             grid.step(start, end, 0, foreign(word), Role::Foreign, true);
         }
@@ -240,6 +261,16 @@ impl Scene<'_> {
             total -= prefix - prefix.min(most);
         }
         let whole = !unexplained(&path[first..]) && (reason || !unexplained(&path[..first]));
+        if frame.slang && !whole {
+            return None;
+        }
+        // One misheard word and nothing else that is certain: ordinary speech (去吃饭 for 磁盘).
+        let core: Vec<&Step> = path.iter().filter(|step| is_core(step)).collect();
+        let certain = path.iter().any(|step| step.exact && (is_core(step) || step.role == Role::Query));
+        let heard: u16 = core.iter().map(|step| u16::from(step.end - step.start)).sum();
+        if !certain && core.len() == 1 && misheard > heard * cost::ALONE {
+            return None;
+        }
         // What stands right before a thing may be part of its name.
         for two in path.windows(2) {
             let (before, thing) = (&two[0], &two[1]);
@@ -247,6 +278,12 @@ impl Scene<'_> {
             if named && (before.role == Role::Foreign || (before.role == Role::Unknown && self.could_name(before))) {
                 total = total.saturating_add(cost::MODIFIER);
             }
+        }
+        let far = |step: &Step| {
+            step.role == Role::Need && !step.exact && step.end - step.start == 2 && step.cost > cost::FAR_HEARD
+        };
+        if command.risk != Risk::Read && path.iter().any(far) {
+            total = total.saturating_add(cost::FAR_HEARD_COST);
         }
         if misheard > 30 && !whole {
             total = total.saturating_add(cost::BOTH);
@@ -271,12 +308,13 @@ impl Scene<'_> {
         if command.slots.iter().any(|slot| slot.required && !slots.contains_key(&slot.name)) {
             total = total.saturating_add(cost::NO_VALUE);
         }
-        if !verb && command.risk != Risk::Read {
+        if !verb && !frame.slang && command.risk != Risk::Read {
             total = total.saturating_add(cost::NO_VERB);
         }
         #[expect(clippy::cast_precision_loss, reason = "an utterance has at most 64 characters")]
         let length = (chars.len() as f32 - 0.7 * fillers as f32).max(3.0);
-        let hazard = self.hazard(command, &path);
+        let hazard = self.hazard(command, &path).or_else(|| self.other_verb(frame, command, &path));
+        let left_over = left_over || (command.risk != Risk::Read && self.is_told(&path));
         let half = path.iter().any(|step| !step.exact && step.cost == 75 && step.end - step.start == 1);
         let verb_exact = path.iter().filter(|step| matches!(step.role, Role::Verb | Role::Both)).all(|step| step.exact);
         path.shrink_to_fit();
@@ -314,6 +352,40 @@ impl Scene<'_> {
         !(thing && verb)
     }
 
+    /// 停止启动水泵: a verb of something else that nothing explains makes two orders of one, and neither is done.
+    fn other_verb(&self, frame: &Frame, command: &Definition, path: &[Step]) -> Option<HazardKind> {
+        let unexplained = |at: u8| {
+            path.iter()
+                .any(|step| step.start <= at && at < step.end && matches!(step.role, Role::Unknown | Role::Foreign))
+        };
+        let another = self.found.iter().any(|found| {
+            let word = self.words.word(found.word);
+            let says = found.exact && found.end - found.start >= 2 && word.actions & !self.frames.view != 0;
+            let plain = !(word.filler || word.reason || word.query) && self.words.concepts(word).is_empty();
+            says && plain
+                && self.frames.verb(word.actions, frame.actions) == FAR
+                && (found.start..found.end).all(unexplained)
+        });
+        (another && command.risk != Risk::Read).then_some(HazardKind::Several)
+    }
+
+    /// 水泵停了 may tell what happened. It asks for it only when something says so: 把, 吧, a reason before it.
+    fn is_told(&self, path: &[Step]) -> bool {
+        let chars = &self.utterance.chars;
+        let Some(last) = path.iter().rposition(|step| matches!(step.role, Role::Verb | Role::Both)) else {
+            return false;
+        };
+        let end = usize::from(path[last].end);
+        let thing_first = path[..last].iter().any(|step| step.role == Role::Need);
+        let done =
+            chars[end - 1] == '了' || chars.get(end) == Some(&'了') || (thing_first && chars.last() == Some(&'了'));
+        let asked = chars.iter().any(|ch| ASKING.contains(*ch));
+        let reason = chars[..chars.len() - 1].iter().filter(|ch| **ch == '了').count() > 0
+            && path.iter().filter(|step| matches!(step.role, Role::Verb | Role::Both)).count() == 1
+            && chars.last() == Some(&'了');
+        done && !asked && !reason
+    }
+
     /// 饿 before 号, a verb or a particle does not name a thing; a word of two unknown characters might.
     fn could_name(&self, step: &Step) -> bool {
         let ch = self.utterance.chars[usize::from(step.start)];
@@ -329,9 +401,9 @@ impl Scene<'_> {
         let amounts: Vec<(usize, &number::Amount)> = path
             .iter()
             .enumerate()
-            .filter_map(|(at, step)| match step.role {
-                Role::Amount(n) => Some((at, &utterance.amounts[usize::from(n)])),
-                _ => None,
+            .filter_map(|(at, step)| {
+                let Role::Amount(n) = step.role else { return None };
+                Some((at, &utterance.amounts[usize::from(n)]))
             })
             .collect();
         let plain = amounts.iter().filter(|(_, amount)| amount.measure == Measure::Plain).count();
@@ -346,9 +418,10 @@ impl Scene<'_> {
                 for kind in kinds {
                     let free = command.slots.iter().find(|slot| slot.kind == *kind && !slots.contains_key(&slot.name));
                     if let Some(slot) = free {
-                        let held = match kind {
-                            SlotKind::Digits => SlotValue::Text(number::digits(&utterance.chars, amount)),
-                            _ => number.clone(),
+                        let held = if *kind == SlotKind::Digits {
+                            SlotValue::Text(number::digits(&utterance.chars, amount))
+                        } else {
+                            number.clone()
                         };
                         slots.insert(slot.name.clone(), held);
                         return true;
@@ -418,32 +491,37 @@ impl Scene<'_> {
         };
         self.hazards
             .iter()
-            .find(|hazard| !covered(hazard) && !(hazard.soft && command.risk == Risk::Read))
+            .find(|hazard| {
+                let harmless = hazard.soft && command.risk == Risk::Read;
+                !harmless && !covered(hazard)
+            })
             .map(|hazard| hazard.kind)
     }
 }
 
+/// Characters that make a request of a sentence that could tell what happened.
+const ASKING: &str = "把将给请烦帮让叫快赶马立先可该要吧别不用甭呗咯喽太";
+
 fn foreign(word: &Word) -> u16 {
-    cost::FOREIGN + cost::FOREIGN_CHAR * u16::try_from(word.len()).unwrap_or(u16::MAX)
+    let verb = if word.actions != 0 { cost::FOREIGN_VERB } else { 0 };
+    cost::FOREIGN + verb + cost::FOREIGN_CHAR * u16::try_from(word.len()).unwrap_or(u16::MAX)
 }
 
-/// What a number costs a command, and whether it is left over.
-fn amount_cost(measure: Measure, value: f64, command: &Definition) -> (u16, bool) {
+/// What a number costs a command.
+fn amount_cost(measure: Measure, value: f64, command: &Definition) -> u16 {
     let has = |kind: SlotKind| command.slots.iter().any(|slot| slot.kind == kind);
-    match measure {
-        Measure::Ordinal if has(SlotKind::DeviceNo) || has(SlotKind::Digits) => (0, false),
-        Measure::Plain if has(SlotKind::Number) || has(SlotKind::Percent) || has(SlotKind::Digits) => (4, false),
-        Measure::Plain if has(SlotKind::DeviceNo) => (cost::PLAIN_DEVICE, false),
-        Measure::Percent if has(SlotKind::Percent) => (0, false),
-        Measure::Seconds if has(SlotKind::Duration) => (0, false),
-        Measure::Degrees | Measure::Hertz | Measure::Turns | Measure::Speed | Measure::Other
-            if has(SlotKind::Number) =>
-        {
-            (0, false)
+    let price = match measure {
+        Measure::Ordinal => (has(SlotKind::DeviceNo) || has(SlotKind::Digits)).then_some(0),
+        Measure::Plain if has(SlotKind::Number) || has(SlotKind::Percent) || has(SlotKind::Digits) => Some(4),
+        Measure::Plain => has(SlotKind::DeviceNo).then_some(cost::PLAIN_DEVICE),
+        Measure::Percent => has(SlotKind::Percent).then_some(0),
+        Measure::Seconds => has(SlotKind::Duration).then_some(0),
+        Measure::Degrees | Measure::Hertz | Measure::Turns | Measure::Speed | Measure::Other => {
+            has(SlotKind::Number).then_some(0)
         }
-        Measure::Count if value == 1.0 => (cost::ONE, false),
-        _ => (cost::LEFT_OVER, true),
-    }
+        Measure::Count => (value == 1.0).then_some(cost::ONE),
+    };
+    price.unwrap_or(cost::LEFT_OVER)
 }
 
 /// The table of one search, kept between searches.
@@ -490,6 +568,19 @@ impl Grid {
                     step: price,
                     exact,
                 };
+            }
+        }
+    }
+
+    /// A step that adds nothing, from the states below `most` only.
+    fn step_below(&mut self, most: usize, start: usize, end: usize, price: u16, role: Role) {
+        for state in 0..most.min(self.states) {
+            let before = self.cells[start * self.states + state].cost;
+            let cost = before.saturating_add(price);
+            let cell = &mut self.cells[end * self.states + state];
+            if before != u16::MAX && cost < cell.cost {
+                let small = |at: usize| u8::try_from(at).unwrap_or(u8::MAX);
+                *cell = Cell { cost, from: small(start), state: small(state), role, step: price, exact: true };
             }
         }
     }

@@ -23,8 +23,8 @@ pub const UNLIKE: u8 = 100;
 
 const CJK_FIRST: u32 = 0x4e00;
 const CJK_LAST: u32 = 0x9fff;
-/// Readings kept for one character.
-const READINGS_MAX: usize = 3;
+/// Readings kept for one character: what it has in common words, and what was learned.
+pub const READINGS_MAX: usize = 4;
 
 /// Characters with more than one reading in the words of a plant. The full dictionary knows rare readings of nearly
 /// every character (车 as ju); taking those would make unlike words alike.
@@ -136,6 +136,28 @@ impl Sounds {
             }
         }
         Sounds { usual: usual.into_boxed_slice(), others: others.into_boxed_slice(), costs, count }
+    }
+
+    /// The same with characters that were heard in place of others: what was said becomes one more reading of what
+    /// was heard, so that a mishearing that was learned once holds in every sentence.
+    #[must_use]
+    pub fn with_heard(mut self, pairs: &[(char, char)]) -> Sounds {
+        let mut others = self.others.into_vec();
+        others.extend(pairs.iter().map(|(heard, said)| {
+            let at = u32::from(*said).checked_sub(CJK_FIRST).map(|at| at as usize);
+            (*heard, at.and_then(|at| self.usual.get(at)).copied().unwrap_or(NO_SYLLABLE))
+        }));
+        others.retain(|(_, syllable)| *syllable != NO_SYLLABLE);
+        // What was learned comes last for each character, and a character keeps its first readings.
+        let mut kept: Vec<(char, Syllable)> = Vec::with_capacity(others.len());
+        for other in others {
+            if !kept.contains(&other) {
+                kept.push(other);
+            }
+        }
+        kept.sort_by_key(|(ch, _)| *ch);
+        self.others = kept.into_boxed_slice();
+        self
     }
 
     /// How many syllable numbers there are, [`NO_SYLLABLE`] included.

@@ -3,6 +3,7 @@
 //! It is built once, when a command set or a learned set becomes active, and is never changed: a swap is a swap of
 //! the whole, so that no utterance is ever understood half by the old words and half by the new.
 
+use super::decide::Thresholds;
 use super::definition::{Commands, Definition, Risk};
 use super::frame::{self, Frames};
 use super::hazard::Rules;
@@ -12,6 +13,19 @@ use super::resolution::{Likeness, Outcome, Slots, Understood};
 use super::sound::{Confusions, Sounds};
 use super::words::Words;
 
+/// What was learned, as one set that is active as a whole.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Learned {
+    /// Characters that were heard, and what had been said.
+    pub heard: Vec<(char, char)>,
+    /// Whole sentences and the command that each means; nothing may stand beside them.
+    pub phrases: Vec<(String, String)>,
+    /// Phrases of the floor and the command that each means; things of the same trade may stand beside them.
+    pub slang: Vec<(String, String)>,
+    /// Commands that were registered later.
+    pub commands: Vec<Definition>,
+}
+
 /// A compiled command set.
 pub struct Understanding {
     pub(super) commands: Commands,
@@ -20,6 +34,7 @@ pub struct Understanding {
     pub(super) words: Words,
     pub(super) frames: Frames,
     pub(super) rules: Rules,
+    pub(super) thresholds: Thresholds,
     pub(super) lead: Vec<Box<[char]>>,
     pub(super) trail: Vec<Box<[char]>>,
 }
@@ -28,12 +43,26 @@ impl Understanding {
     /// Compiles `commands` with the words of `lexicon`.
     #[must_use]
     pub fn compile(commands: Commands, lexicon: &Lexicon, confusions: &Confusions) -> Understanding {
-        let sounds = Sounds::new(confusions);
-        let patterns = Patterns::compile(&commands.list, &sounds);
-        let (words, frames) = frame::compile(&commands, lexicon, &sounds);
+        Understanding::compile_learned(commands, lexicon, confusions, &Learned::default())
+    }
+
+    /// The same with what was learned.
+    #[must_use]
+    pub fn compile_learned(
+        mut commands: Commands,
+        lexicon: &Lexicon,
+        confusions: &Confusions,
+        learned: &Learned,
+    ) -> Understanding {
+        commands.list.extend(learned.commands.iter().cloned());
+        let sounds = Sounds::new(confusions).with_heard(&learned.heard);
+        let phrases: Vec<(String, String)> = learned.phrases.iter().chain(&learned.slang).cloned().collect();
+        let patterns = Patterns::compile(&commands.list, &phrases, &sounds);
+        let (words, frames) = frame::compile(&commands, lexicon, &learned.slang, &sounds);
         let boxed = |words: &[String]| words.iter().map(|word| word.chars().collect()).collect();
         Understanding {
             rules: Rules::default(),
+            thresholds: Thresholds::default(),
             patterns,
             words,
             frames,
@@ -42,6 +71,12 @@ impl Understanding {
             commands,
             sounds,
         }
+    }
+
+    /// The same set with other thresholds: for the experiment that chooses them.
+    #[must_use]
+    pub fn with_thresholds(self, thresholds: Thresholds) -> Understanding {
+        Understanding { thresholds, ..self }
     }
 
     /// The commands that it was compiled from.
@@ -54,6 +89,13 @@ impl Understanding {
     #[must_use]
     pub fn definition(&self, id: &str) -> Option<&Definition> {
         self.commands.list.iter().find(|command| command.id == id)
+    }
+
+    /// Is `text` one word of the set: a thing or a verb by itself?
+    #[must_use]
+    pub fn is_one_word(&self, text: &str) -> bool {
+        let chars: Vec<char> = text.chars().collect();
+        self.words.contains(&chars)
     }
 
     pub(super) fn outcome(&self, command: usize, slots: Slots, likeness: Likeness) -> Outcome {

@@ -6,7 +6,7 @@
 use unicode_normalization::UnicodeNormalization;
 
 use super::number::{self, Amount};
-use super::sound::{Sounds, Syllable};
+use super::sound::{READINGS_MAX, Sounds, Syllable};
 
 /// Longest utterance, in characters after normalization: coverage is a bit mask, and nobody commands a plant with
 /// a longer sentence.
@@ -22,7 +22,7 @@ pub struct Utterance {
     /// The characters, at most [`UTTERANCE_LEN_MAX`].
     pub chars: Vec<char>,
     /// Their readings.
-    pub readings: Vec<[Syllable; 3]>,
+    pub readings: Vec<[Syllable; READINGS_MAX]>,
     /// Bit i: punctuation stood before character i.
     pub breaks: u64,
     /// It ended with a question mark.

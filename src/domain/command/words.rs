@@ -21,14 +21,14 @@ pub(super) struct Word {
     len: u8,
     /// What may be heard in its place, in hundredths over the whole word.
     pub(super) limit: u8,
-    /// A word of the commands themselves.
-    pub(super) core: bool,
     /// It is two words in one (换刀): an action and a thing.
     pub(super) compound: bool,
     /// It asks to see something.
     pub(super) query: bool,
     /// It means nothing.
     pub(super) filler: bool,
+    /// It gives a reason, and says nothing of what to do.
+    pub(super) reason: bool,
     /// The action classes that it may be, as bits.
     pub(super) actions: u64,
     /// Things and attributes that it may be: a range of `Words::concepts`.
@@ -95,6 +95,7 @@ pub(super) struct Draft {
     pub(super) compound: bool,
     pub(super) query: bool,
     pub(super) filler: bool,
+    pub(super) reason: bool,
     pub(super) actions: u64,
     pub(super) concepts: Vec<Concept>,
     pub(super) zone: Option<u16>,
@@ -103,7 +104,12 @@ pub(super) struct Draft {
 impl Draft {
     /// Nobody has given it a meaning yet.
     pub(super) fn means_nothing(&self) -> bool {
-        self.concepts.is_empty() && self.actions == 0 && !self.filler && !self.query && self.zone.is_none()
+        self.concepts.is_empty()
+            && self.actions == 0
+            && !self.filler
+            && !self.reason
+            && !self.query
+            && self.zone.is_none()
     }
 }
 
@@ -117,6 +123,22 @@ const CORE_MAX: u8 = 26;
 const ZONE_TWO_MAX: u8 = 32;
 /// What a word of two syllables of the commands may cost: one of them right, the other half right.
 const CORE_TWO_MAX: u8 = 72;
+
+/// Characters that sound unlike themselves in a word: the word, which of its characters, and one that sounds so.
+const READ_AS: &[(&str, usize, char)] = &[
+    ("进给", 1, '几'),
+    ("重量", 0, '众'),
+    ("载重", 1, '众'),
+    ("调用", 0, '掉'),
+    ("调度", 0, '掉'),
+    ("调出", 0, '掉'),
+    ("调取", 0, '掉'),
+    ("调阅", 0, '掉'),
+    ("还原", 0, '环'),
+    ("处理", 0, '楚'),
+    ("倒备", 0, '到'),
+    ("夹爪", 1, '找'),
+];
 
 impl Words {
     pub(super) fn new(drafts: &[Draft], sounds: &Sounds) -> Words {
@@ -138,7 +160,13 @@ impl Words {
             let start = u32::try_from(all.chars.len()).unwrap_or(u32::MAX);
             let chars = &draft.word;
             let Ok(len) = u8::try_from(chars.len()) else { continue };
-            let syllables: Vec<Syllable> = chars.iter().map(|ch| sounds.usual(*ch)).collect();
+            let mut syllables: Vec<Syllable> = chars.iter().map(|ch| sounds.usual(*ch)).collect();
+            for (phrase, at, like) in READ_AS {
+                let phrase: Vec<char> = phrase.chars().collect();
+                if let Some(from) = chars.windows(phrase.len()).position(|part| part == phrase) {
+                    syllables[from + at] = sounds.usual(*like);
+                }
+            }
             let limit = match (draft.core, len) {
                 (_, 1) => 0,
                 (true, 2) if draft.zone.is_some() => ZONE_TWO_MAX,
@@ -146,7 +174,7 @@ impl Words {
                 (true, _) => len.saturating_mul(CORE_MAX),
                 (false, _) => len.saturating_mul(SYNONYM_MAX),
             };
-            let limit = if draft.filler { 0 } else { limit };
+            let limit = if draft.filler || draft.reason { 0 } else { limit };
             if draft.core {
                 core_first.push((syllables[0], number));
                 if len >= 2 {
@@ -162,10 +190,10 @@ impl Words {
                 start,
                 len,
                 limit,
-                core: draft.core,
                 compound: draft.compound,
                 query: draft.query,
                 filler: draft.filler,
+                reason: draft.reason,
                 actions: draft.actions,
                 concepts_start: u32::try_from(all.concepts.len()).unwrap_or(u32::MAX),
                 concepts_len: u8::try_from(draft.concepts.len()).unwrap_or(u8::MAX),
@@ -202,6 +230,11 @@ impl Words {
         all.sounds.shrink_to_fit();
         all.concepts.shrink_to_fit();
         all
+    }
+
+    /// Is there such a word?
+    pub(super) fn contains(&self, text: &[char]) -> bool {
+        self.words.iter().any(|word| self.chars(word) == text)
     }
 
     pub(super) fn word(&self, number: u32) -> &Word {

@@ -232,22 +232,6 @@ impl Devices {
         self
     }
 
-    /// What a device can do, with the risk of each and whether it is protective: its actions, `read` when it has
-    /// points, and `write` with the risk of the worst point that it could write, when there is one.
-    #[must_use]
-    pub fn abilities(&self, device: &Device) -> BTreeMap<String, (Risk, bool)> {
-        let own = device.actions.values().map(|action| (action.name.clone(), (action.risk, action.protective)));
-        let mut all = own.collect::<BTreeMap<_, _>>();
-        if !device.points.is_empty() {
-            all.insert(READ.to_owned(), (Risk::Read, false));
-        }
-        let writable = device.points.values().filter(|point| point.writable);
-        if let Some(worst) = writable.map(|point| self.write_risk(device, point)).max() {
-            all.insert(WRITE.to_owned(), (worst, false));
-        }
-        all
-    }
-
     /// The risk of writing a point directly: its own, or that of the worst action that writes it, whichever is
     /// greater. A dangerous action cannot be walked around by writing its coil.
     #[must_use]

@@ -127,3 +127,66 @@ impl Journal {
         self.waiting.remove(&call);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::effect::ledger::Ledger;
+    use crate::sample;
+    use crate::schedule::Board;
+
+    fn intent(verb: &str) -> Intent {
+        let ticket = Board::default().admit(sample::permits(1, &[verb]).remove(0)).unwrap();
+        Intent::declare(ticket, &mut Ledger::default()).unwrap()
+    }
+
+    /// What the journal says of an intent that is its third record, after these words of the writer.
+    fn ground(verb: &str, words: &[Result<u64, ()>]) -> Option<Ground> {
+        let mut journal = Journal::default();
+        journal.number();
+        journal.number();
+        let intent = intent(verb);
+        assert_eq!(journal.intend(&intent), Entry(3));
+        for word in words {
+            match word {
+                Ok(upto) => journal.committed(Entry(*upto)),
+                Err(()) => journal.failed(),
+            }
+        }
+        journal.position(&intent).map(|at| at.ground())
+    }
+
+    #[test]
+    fn an_intent_goes_on_when_its_record_is_on_the_disk_and_two_need_no_disk() {
+        let table: [(&str, &[Result<u64, ()>], Option<Ground>); 10] = [
+            ("write:a", &[], None),
+            ("write:a", &[Ok(2)], None),
+            ("write:a", &[Ok(3)], Some(Ground::Durable(Entry(3)))),
+            ("write:a", &[Ok(3), Ok(1)], Some(Ground::Durable(Entry(3)))),
+            // Nobody can acknowledge what was not handed over.
+            ("write:a", &[Err(())], None),
+            ("look", &[], Some(Ground::Reads)),
+            ("stop:a", &[], None),
+            ("stop:a", &[Err(())], Some(Ground::DegradedProtective(Entry(3)))),
+            ("stop:a", &[Err(()), Ok(2)], None),
+            ("stop:a", &[Err(()), Ok(3)], Some(Ground::Durable(Entry(3)))),
+        ];
+        for (verb, words, want) in table {
+            assert_eq!(ground(verb, words), want, "{verb} {words:?}");
+        }
+    }
+
+    #[test]
+    fn a_position_is_given_once_and_for_one_intent() {
+        let mut journal = Journal::default();
+        let (one, other) = (intent("look"), intent("look"));
+        journal.intend(&one);
+        let at = journal.position(&one).unwrap();
+        assert!(journal.position(&one).is_none());
+        // Both are call 1.0 here; an intent of another batch is refused.
+        let ticket = Board::default().admit(sample::permits(2, &["look"]).remove(0)).unwrap();
+        let stranger = Intent::declare(ticket, &mut Ledger::default()).unwrap();
+        let stranger = stranger.journaled(at).unwrap_err();
+        drop((other, stranger));
+    }
+}

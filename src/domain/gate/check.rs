@@ -18,8 +18,10 @@ use crate::surface::nature::{Class, Deed, Keys, Nature, Risk};
 use crate::surface::shell::Script;
 
 use super::decide::{Case, Decision, Verdict, decide};
+use super::matches::matched;
 use super::policy::{Classifier, Mode, Policy, RuleOrder};
-use super::rule::{Authority, BadRule, Rule, Rules, Verb};
+use super::rule::{Authority, BadRule, Matcher, Rule, Rules, Verb};
+use super::shell;
 
 /// A line that cannot be decided.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -393,6 +395,56 @@ fn visible(line: &Map<String, Value>, policy: &Policy) -> Result<Option<Vec<Stri
     let names = wire_names(&servers);
     let seen = servers.iter().zip(names).filter(|((server, tool), _)| !hidden(policy, server, tool));
     Ok(Some(seen.map(|(_, name)| name).collect()))
+}
+
+/// Whether a rule is about an example that stands beside it in a policy file (`match`, `not-match`): a command, a path,
+/// an address, `DEVICE:ACTION` with `risk:` and `zone:` behind it, `SERVER TOOL`, or the verb of a tool.
+///
+/// # Errors
+/// When the example is none for a rule of this kind.
+pub fn covers_example(rule: &Rule, example: &str, facts: &PathFacts) -> Result<bool, BadRule> {
+    let bad = |fact: &str| BadRule { rule: rule.text().to_owned(), fact: format!("its example {example:?} {fact}") };
+    let nature = match rule.matcher() {
+        Matcher::Everything => return Ok(true),
+        Matcher::Bash(_) => deed(Deed::Shell { script: Arc::new(Script::parse(example)), cwd: None }, Risk::Operate),
+        Matcher::Read(_) => deed(Deed::Read { path: example.to_owned() }, Risk::Read),
+        Matcher::Edit(_) => deed(Deed::Write { path: example.to_owned() }, Risk::Operate),
+        Matcher::Fetch(_) => deed(Deed::Fetch { url: example.to_owned(), reads: true }, Risk::Read),
+        Matcher::Device(_) => {
+            let mut parts = example.split_whitespace();
+            let (device, action) =
+                parts.next().and_then(|part| part.split_once(':')).ok_or_else(|| bad("is not DEVICE:ACTION"))?;
+            let (mut risk, mut zone) = (Risk::Operate, None);
+            for part in parts {
+                match (part.strip_prefix("risk:").map(Risk::from_word), part.strip_prefix("zone:")) {
+                    (Some(Some(word)), _) => risk = word,
+                    (None, Some(word)) => zone = Some(word.to_owned()),
+                    (Some(None) | None, _) => return Err(bad("has more than risk: and zone: behind the action")),
+                }
+            }
+            deed(Deed::Device { device: device.to_owned(), action: action.to_owned(), zone }, risk)
+        }
+        Matcher::Mcp { .. } | Matcher::McpPair { .. } => {
+            let (server, tool) = example.split_once(' ').ok_or_else(|| bad("is not SERVER TOOL"))?;
+            deed(Deed::Mcp { server: server.to_owned(), tool: tool.to_owned() }, Risk::Operate)
+        }
+        Matcher::Own { tool, .. } => {
+            deed(Deed::Own { tool: tool.clone(), verb: Some(example.to_owned()) }, Risk::Operate)
+        }
+    };
+    let asker = Asker { via: Via::Agent, name: String::new() };
+    let policy = Policy { rules: Arc::new(Rules::new(vec![rule.clone()])), ..Policy::plain(asker) };
+    let case = Case { nature: &nature, facts, protective: false, classifier: None };
+    let found = match &nature.deed {
+        Deed::Shell { script, .. } => return Ok(shell::covers(rule, case, script)),
+        Deed::Read { .. }
+        | Deed::Write { .. }
+        | Deed::Fetch { .. }
+        | Deed::Device { .. }
+        | Deed::Mcp { .. }
+        | Deed::Own { .. } => matched(&policy, case),
+    };
+    Ok(found.deny.or(found.ask).or(found.allow).is_some())
 }
 
 /// A deny for a server or for a tool by its bare name hides the tool, it does not only refuse it.

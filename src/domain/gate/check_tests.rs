@@ -189,6 +189,13 @@ fn shell_commands_at_the_gate() {
         ("default", "", "ask mode"),
         ("default", "git diff --output=x", "ask mode"),
         ("default", "git status \u{202e}", "ask mode"),
+        ("acceptEdits", "git status --output=x", "allow rule"),
+        ("acceptEdits", "git status --output=$X", "ask scope"),
+        ("acceptEdits", "git status --output=/out/x", "ask scope"),
+        ("bypassPermissions", "sh -c 'cat .env'", "ask immune"),
+        ("bypassPermissions", "sh -c 'cat secret.txt'", "deny rule"),
+        ("bypassPermissions", "env A=1 rm x", "deny rule"),
+        ("default", "$\\\nX git status", "ask mode"),
     ];
     for (mode, command, want) in table {
         let (verdict, step) = decided(line(mode, git.clone(), "Bash", json!({"command": command})));
@@ -245,4 +252,27 @@ fn what_cannot_be_read_is_said() {
     }
     let odd = check(&json!({"call": {"tool": "Bash", "input": {"command": "ls"}}, "colour": 1}), &[]).unwrap();
     assert_eq!(odd.diagnostics, ["unknown key \"colour\" was ignored"]);
+}
+
+#[test]
+fn the_examples_beside_a_rule_are_checked_by_the_rule() {
+    let facts = PathFacts { cwd: "/ws".to_owned(), ..PathFacts::default() };
+    let table = [
+        (Verb::Allow, "Bash(git log:*)", "git log -5", Ok(true)),
+        (Verb::Allow, "Bash(git log:*)", "git log; rm x", Ok(false)),
+        (Verb::Allow, "Bash(git log:*)", "git log $(rm x)", Ok(false)),
+        (Verb::Deny, "Bash(rm:*)", "git log; sudo rm x", Ok(true)),
+        (Verb::Allow, "Edit(docs/**)", "docs/a", Ok(true)),
+        (Verb::Allow, "Edit(docs/**)", "docs/../a", Ok(false)),
+        (Verb::Ask, "Device(risk:dangerous)", "breaker-1:close risk:dangerous", Ok(true)),
+        (Verb::Ask, "Device(zone:north)", "pump-1:start zone:south", Ok(false)),
+        (Verb::Deny, "mcp__mail", "mailer send", Ok(false)),
+        (Verb::Deny, "task(stop)", "stop", Ok(true)),
+        (Verb::Deny, "WebFetch(domain:a.b)", "http://x.a.b/", Ok(true)),
+        (Verb::Deny, "Device(pump-1)", "pump-1", Err(())),
+    ];
+    for (verb, text, example, want) in table {
+        let rule = Rule::parse(verb, text, Authority::Config, None).unwrap();
+        assert_eq!(covers_example(&rule, example, &facts).map_err(|_| ()), want, "{text} / {example}");
+    }
 }

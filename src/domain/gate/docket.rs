@@ -355,3 +355,79 @@ impl Docket {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::request::Via;
+    use crate::sample;
+    use std::time::Duration;
+
+    fn open(verbs: &[&str]) -> (Docket, Vec<Question>) {
+        let mut ids = QuestionIds::starting_at(QuestionId(7));
+        let policy = sample::policy(Via::Mcp);
+        let (docket, refused) = judge(&policy, Epoch(3), sample::calls(1, verbs), &mut ids, Tick(5));
+        assert!(refused.is_empty());
+        let questions = docket.questions().cloned().collect();
+        (docket, questions)
+    }
+
+    fn permitted(docket: Docket) -> Option<Vec<CallId>> {
+        docket.clear().ok().map(|permits| permits.iter().map(Permit::id).collect())
+    }
+
+    #[test]
+    fn nothing_is_permitted_while_one_question_of_the_batch_is_open() {
+        let (mut docket, asked) = open(&["look", "write:a", "look", "danger"]);
+        let kinds: Vec<_> = asked.iter().map(|one| (one.id, one.kind, one.key.call.position)).collect();
+        assert_eq!(kinds, [(QuestionId(7), QuestionKind::Permit, 1), (QuestionId(8), QuestionKind::Confirm, 3)]);
+        docket = docket.clear().unwrap_err();
+        assert!(docket.answer(QuestionId(8), asked[1].key, Answer::Allow, "w").unwrap().is_none());
+        docket = docket.clear().unwrap_err();
+        let refusal = docket.answer(QuestionId(7), asked[0].key, Answer::Deny, "w").unwrap().unwrap();
+        assert_eq!(refusal.why(), &Why::DeniedByPerson { by: "w".into() });
+        // A refusal closes only its own call; the others go on in call order.
+        assert_eq!(permitted(docket), Some(vec![sample::id(1, 0), sample::id(1, 2), sample::id(1, 3)]));
+    }
+
+    /// The case G38 (one answer for two calls) and S05 (out of order, twice, unknown).
+    #[test]
+    fn an_answer_fits_one_call_one_input_one_epoch_and_counts_once() {
+        let (mut docket, asked) = open(&["write:a", "write:b"]);
+        let key = asked[0].key;
+        let other_epoch = QuestionKey { epoch: Epoch(4), ..key };
+        let other_input = QuestionKey { args: Digest([0; 32]), ..key };
+        let other_facts = QuestionKey { facts: Digest([0; 32]), ..key };
+        for stale in [other_epoch, other_input, other_facts, asked[1].key] {
+            assert_eq!(docket.answer(QuestionId(7), stale, Answer::Allow, "w").unwrap_err(), Ignored::Stale);
+        }
+        assert!(docket.answer(QuestionId(7), key, Answer::Allow, "w").unwrap().is_none());
+        assert_eq!(docket.answer(QuestionId(7), key, Answer::Deny, "w").unwrap_err(), Ignored::Closed);
+        assert_eq!(docket.answer(QuestionId(99), key, Answer::Deny, "w").unwrap_err(), Ignored::Closed);
+        let left: Vec<CallId> = docket.questions().map(|question| question.key.call).collect();
+        assert_eq!(left, [sample::id(1, 1)]);
+        assert_eq!(permitted(docket), None);
+    }
+
+    #[test]
+    fn a_question_is_open_before_its_deadline_and_not_at_it() {
+        let deadline = Tick(5).after(Duration::from_secs(120));
+        for (now, late) in [(Tick(deadline.0 - 1), 0), (deadline, 1), (Tick(deadline.0 + 1), 1)] {
+            let (mut docket, _) = open(&["write:a"]);
+            assert_eq!(docket.wake_at(), Some(deadline));
+            let expired = docket.expire(now);
+            assert_eq!(expired.len(), late, "{now:?}");
+            assert!(expired.iter().all(|(_, refusal)| refusal.why() == &Why::AskTimedOut));
+        }
+    }
+
+    #[test]
+    fn where_nobody_can_be_asked_a_question_is_a_no() {
+        let mut ids = QuestionIds::starting_at(QuestionId(1));
+        let policy = Policy { answerable: false, ..sample::policy(Via::Mcp) };
+        let (docket, refused) = judge(&policy, Epoch(0), sample::calls(1, &["write:a", "look"]), &mut ids, Tick(0));
+        assert_eq!(refused.iter().map(|one| one.why().code()).collect::<Vec<_>>(), ["nobody_to_ask"]);
+        assert_eq!(permitted(docket), Some(vec![sample::id(1, 1)]));
+        assert_eq!(ids.take(), QuestionId(1));
+    }
+}

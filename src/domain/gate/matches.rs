@@ -4,8 +4,9 @@ use crate::request::why::Step;
 use crate::surface::nature::Deed;
 
 use super::decide::{Case, Finding, Verdict};
+use super::pattern::{Anchors, Url};
 use super::policy::{Policy, RuleOrder};
-use super::rule::{Rule, Verb};
+use super::rule::{Rule, Seen, Verb};
 
 /// What the rules say: at most one finding of each verb, and with the paper's order at most one at all.
 #[derive(Debug, Default)]
@@ -15,9 +16,31 @@ pub(crate) struct Matched {
     pub(crate) allow: Option<Finding>,
 }
 
-/// Looks at every rule for one deed that is no shell command.
+/// Looks at every rule for one deed. What rules look at is made once, not once for each rule.
 pub(crate) fn matched(policy: &Policy, case: Case<'_>) -> Matched {
-    choose(policy, |rule| covers(rule, case))
+    match &case.nature.deed {
+        Deed::Read { path } => matched_path(policy, case, path, false),
+        Deed::Write { path } => matched_path(policy, case, path, true),
+        Deed::Fetch { url, .. } => {
+            let parsed = Url::parse(url);
+            choose(policy, |rule| rule.covers_address(url, parsed.as_ref()))
+        }
+        Deed::Device { device, action, zone } => {
+            choose(policy, |rule| rule.covers_device(device, action, zone.as_deref(), case.nature.risk))
+        }
+        Deed::Mcp { server, tool } => choose(policy, |rule| rule.covers_mcp(server, tool)),
+        Deed::Own { tool, verb } => choose(policy, |rule| rule.covers_own(tool, verb.as_deref())),
+        // A shell command is many deeds; `gate::shell` takes it apart.
+        Deed::Shell { .. } => choose(policy, Rule::covers_all_commands),
+    }
+}
+
+/// Deny and ask also look at the path as it was written, with its dots resolved and its links not.
+fn matched_path(policy: &Policy, case: Case<'_>, path: &str, write: bool) -> Matched {
+    let Some(canonical) = case.facts.resolve(path) else { return Matched::default() };
+    let written = if case.facts.links.is_empty() { None } else { case.facts.written(path) };
+    let (seen, anchors) = (Seen::new(canonical, written), Anchors::new(case.facts));
+    choose(policy, |rule| rule.covers_path(write, &seen, &anchors))
 }
 
 /// Chooses among the rules that match: the strongest authority, then the newest, is named.
@@ -56,24 +79,4 @@ pub(crate) fn finding(rule: &Rule) -> Finding {
         Verb::Allow => (Verdict::Allow, "a rule allows it"),
     };
     Finding { rule: Some(rule.text().to_owned()), ..Finding::new(verdict, Step::Rule, reason) }
-}
-
-fn covers(rule: &Rule, case: Case<'_>) -> bool {
-    match &case.nature.deed {
-        Deed::Read { path } => covers_path(rule, case, path, false),
-        Deed::Write { path } => covers_path(rule, case, path, true),
-        Deed::Fetch { url, .. } => rule.covers_address(url),
-        Deed::Device { device, action, zone } => rule.covers_device(device, action, zone.as_deref(), case.nature.risk),
-        Deed::Mcp { server, tool } => rule.covers_mcp(server, tool),
-        Deed::Own { tool, verb } => rule.covers_own(tool, verb.as_deref()),
-        // A shell command is many deeds; `gate::shell` takes it apart.
-        Deed::Shell { .. } => rule.covers_all_commands(),
-    }
-}
-
-/// Deny and ask also look at the path as it was written, with its dots resolved and its links not.
-fn covers_path(rule: &Rule, case: Case<'_>, path: &str, write: bool) -> bool {
-    let Some(canonical) = case.facts.resolve(path) else { return false };
-    let written = case.facts.written(path);
-    rule.covers_path(write, &canonical, written.as_deref(), case.facts)
 }

@@ -2,7 +2,7 @@
 
 use globset::{GlobBuilder, GlobMatcher};
 
-use crate::request::paths::{PathFacts, within};
+use crate::request::paths::PathFacts;
 
 /// Text with `*`, which stands for any text, spaces included. Without a `*` it is exact, never a substring.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,7 +48,11 @@ impl TextPattern {
     }
 
     pub(crate) fn matches_folded(&self, text: &str) -> bool {
-        self.folded.matches(&text.to_lowercase())
+        if text.bytes().all(|byte| byte.is_ascii() && !byte.is_ascii_uppercase()) {
+            self.folded.matches(text)
+        } else {
+            self.folded.matches(&text.to_lowercase())
+        }
     }
 }
 
@@ -74,20 +78,60 @@ impl Parts {
     }
 }
 
+/// A path in both spellings, made once for all rules of a decision.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Spelled {
+    exact: String,
+    folded: String,
+}
+
+impl Spelled {
+    pub(crate) fn new(path: String) -> Spelled {
+        Spelled { folded: path.to_lowercase(), exact: path }
+    }
+
+    fn as_str(&self, folded: bool) -> &str {
+        if folded { &self.folded } else { &self.exact }
+    }
+}
+
+/// Where relative rules begin, resolved once for all rules of a decision.
+#[derive(Debug)]
+pub(crate) struct Anchors<'a> {
+    facts: &'a PathFacts,
+    cwd: Option<Spelled>,
+    home: Option<Spelled>,
+}
+
+impl<'a> Anchors<'a> {
+    pub(crate) fn new(facts: &'a PathFacts) -> Anchors<'a> {
+        let resolved = |path: &str| facts.resolve(path).map(Spelled::new);
+        Anchors { facts, cwd: resolved(&facts.cwd), home: resolved("~") }
+    }
+}
+
 /// A path rule: an anchor, the literal directories, and what may vary below them.
 #[derive(Debug, Clone)]
 pub(crate) struct PathPattern {
     anchor: Anchor,
     /// The path up to the first part with a wildcard; may hold `..`.
-    literal: String,
-    /// What may vary; `None` for one path exactly.
-    varies: Option<Varies>,
+    literal: Spelled,
+    /// The literal has no dots, so that without symlinks it can be compared as it stands.
+    plain: bool,
+    varies: Varies,
 }
 
+/// What may follow the literal directories.
 #[derive(Debug, Clone)]
-struct Varies {
-    exact: GlobMatcher,
-    folded: GlobMatcher,
+enum Varies {
+    /// Nothing: one path exactly.
+    Nothing,
+    /// `**`: anything below.
+    Anything,
+    /// One name, at any depth.
+    Name(Spelled),
+    /// A pattern.
+    Glob { exact: GlobMatcher, folded: GlobMatcher },
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -95,7 +139,7 @@ enum Anchor {
     Root,
     Home,
     /// The directory of the file in which the rule stands.
-    File(String),
+    File(Spelled),
     Cwd,
     /// A bare name: at any depth.
     Anywhere,
@@ -109,7 +153,7 @@ impl PathPattern {
         } else if let Some(rest) = spec.strip_prefix("~/") {
             (Anchor::Home, rest)
         } else if let Some(rest) = spec.strip_prefix('/') {
-            (anchor.map_or(Anchor::Cwd, |dir| Anchor::File(dir.to_owned())), rest)
+            (anchor.map_or(Anchor::Cwd, |dir| Anchor::File(Spelled::new(dir.to_owned()))), rest)
         } else if spec.trim_end_matches('/').contains('/') {
             (Anchor::Cwd, spec.strip_prefix("./").unwrap_or(spec))
         } else {
@@ -117,53 +161,130 @@ impl PathPattern {
         };
         let rest = rest.strip_suffix('/').unwrap_or(rest);
         let wild = |part: &str| part.contains(['*', '?', '[', '{', '\\']);
-        if anchor == Anchor::Anywhere {
-            let varies = Varies::parse(&format!("**/{rest}"))?;
-            return Ok(PathPattern { anchor, literal: String::new(), varies: Some(varies) });
-        }
-        let parts: Vec<&str> = rest.split('/').collect();
-        let fixed = parts.iter().take_while(|part| !wild(part)).count();
-        let literal = parts[..fixed].join("/");
-        let varies = if fixed == parts.len() { None } else { Some(Varies::parse(&parts[fixed..].join("/"))?) };
-        Ok(PathPattern { anchor, literal, varies })
+        let (literal, varies) = if anchor == Anchor::Anywhere && !matches!(rest, "." | ".." | "**") {
+            let varies = if wild(rest) {
+                Varies::glob(&format!("**/{rest}"))?
+            } else {
+                Varies::Name(Spelled::new(rest.to_owned()))
+            };
+            (String::new(), varies)
+        } else {
+            let parts: Vec<&str> = rest.split('/').filter(|part| !part.is_empty()).collect();
+            let fixed = parts.iter().take_while(|part| !wild(part)).count();
+            let varies = match parts[fixed..].join("/").as_str() {
+                "" => Varies::Nothing,
+                "**" => Varies::Anything,
+                glob => Varies::glob(glob)?,
+            };
+            (parts[..fixed].join("/"), varies)
+        };
+        let anchor = if anchor == Anchor::Anywhere && !matches!(varies, Varies::Name(_) | Varies::Glob { .. }) {
+            Anchor::Cwd
+        } else {
+            anchor
+        };
+        let plain = !literal.split('/').any(|part| matches!(part, "." | ".."));
+        Ok(PathPattern { anchor, literal: Spelled::new(literal), plain, varies })
     }
 
     /// `path` is canonical, or at least absolute. Generous patterns fold case, and a directory covers what is below.
-    pub(crate) fn matches(&self, path: &str, facts: &PathFacts, generous: bool) -> bool {
+    pub(crate) fn matches(&self, path: &Spelled, anchors: &Anchors<'_>, generous: bool) -> bool {
         let start = match &self.anchor {
-            Anchor::Root => "/",
-            Anchor::Home => "~/",
-            Anchor::File(dir) => dir,
-            Anchor::Cwd => &facts.cwd,
+            Anchor::Root => None,
+            Anchor::Home => Some(anchors.home.as_ref()),
+            Anchor::File(dir) => Some(Some(dir)),
+            Anchor::Cwd => Some(anchors.cwd.as_ref()),
             // An allow for a bare name stays inside the working directory; a deny holds everywhere.
-            Anchor::Anywhere if generous => "/",
-            Anchor::Anywhere => &facts.cwd,
+            Anchor::Anywhere if generous => None,
+            Anchor::Anywhere => Some(anchors.cwd.as_ref()),
         };
-        let Some(base) = facts.resolve(&format!("{start}/{}", self.literal)) else { return false };
-        let (base, path) = if generous { (base.to_lowercase(), path.to_lowercase()) } else { (base, path.to_owned()) };
-        let Some(varies) = &self.varies else {
-            return path == base || (generous && within(&path, &base));
+        let start = match start {
+            None => "/",
+            Some(Some(start)) => start.as_str(generous),
+            Some(None) => return false,
         };
-        let Some(below) = path.strip_prefix(base.trim_end_matches('/')).and_then(|rest| rest.strip_prefix('/')) else {
-            // `dir/**` is about `dir` too, when it forbids.
-            return generous && path == base;
-        };
-        if !generous {
-            return varies.exact.is_match(below);
+        let path = path.as_str(generous);
+        if self.plain && !self.is_behind_a_link(anchors) {
+            return below(path, start)
+                .and_then(|rest| below(rest, self.literal.as_str(generous)))
+                .is_some_and(|rest| self.covers(rest, generous));
         }
-        let ends = below.match_indices('/').map(|(at, _)| at).chain([below.len()]);
-        ends.into_iter().any(|end| varies.folded.is_match(&below[..end]))
+        // A link may lie on the rule's own way.
+        let start = match &self.anchor {
+            Anchor::File(dir) => &dir.exact,
+            Anchor::Cwd => &anchors.facts.cwd,
+            Anchor::Home => "~",
+            Anchor::Anywhere if !generous => &anchors.facts.cwd,
+            Anchor::Root | Anchor::Anywhere => "/",
+        };
+        let Some(base) = anchors.facts.resolve(&format!("{start}/{}", self.literal.exact)) else { return false };
+        let base = if generous { base.to_lowercase() } else { base };
+        below(path, &base).is_some_and(|rest| self.covers(rest, generous))
+    }
+
+    /// A known symlink lies on the way to the literal directory.
+    fn is_behind_a_link(&self, anchors: &Anchors<'_>) -> bool {
+        if anchors.facts.links.is_empty() {
+            return false;
+        }
+        let start = match &self.anchor {
+            Anchor::Root | Anchor::Anywhere => "/",
+            Anchor::Home => anchors.home.as_ref().map_or("/", |home| &home.exact),
+            Anchor::Cwd => anchors.cwd.as_ref().map_or("/", |cwd| &cwd.exact),
+            Anchor::File(dir) => &dir.exact,
+        };
+        anchors.facts.links.keys().any(|link| {
+            let on_the_rest = below(link, start).is_some_and(|rest| {
+                let rest = rest.trim_start_matches('/');
+                let literal = self.literal.exact.strip_prefix(rest);
+                !rest.is_empty() && literal.is_some_and(|left| left.is_empty() || left.starts_with('/'))
+            });
+            on_the_rest || (matches!(self.anchor, Anchor::File(_)) && below(start, link).is_some())
+        })
+    }
+
+    /// `rest` is empty for the literal directory itself, else it begins with a slash.
+    fn covers(&self, rest: &str, generous: bool) -> bool {
+        let Some(inner) = rest.strip_prefix('/').filter(|inner| !inner.is_empty()) else {
+            // `dir/**` is about `dir` too, when it forbids.
+            return match self.varies {
+                Varies::Nothing => true,
+                Varies::Anything => generous,
+                Varies::Name(_) | Varies::Glob { .. } => false,
+            };
+        };
+        match &self.varies {
+            Varies::Nothing => generous,
+            Varies::Anything => true,
+            Varies::Name(name) if generous => inner.split('/').any(|part| part == name.folded),
+            Varies::Name(name) => inner.rsplit('/').next() == Some(&name.exact),
+            Varies::Glob { folded, .. } if generous => {
+                let ends = inner.match_indices('/').map(|(at, _)| at).chain([inner.len()]);
+                ends.into_iter().any(|end| folded.is_match(&inner[..end]))
+            }
+            Varies::Glob { exact, .. } => exact.is_match(inner),
+        }
     }
 }
 
+/// What of `path` comes after `base`, which is a directory: empty, or from its slash on.
+fn below<'a>(path: &'a str, base: &str) -> Option<&'a str> {
+    let base = base.trim_matches('/');
+    if base.is_empty() {
+        return Some(path);
+    }
+    let rest = path.strip_prefix('/')?.strip_prefix(base)?;
+    (rest.is_empty() || rest.starts_with('/')).then_some(rest)
+}
+
 impl Varies {
-    fn parse(glob: &str) -> Result<Varies, String> {
+    fn glob(glob: &str) -> Result<Varies, String> {
         let build = |fold: bool| {
             let glob =
                 GlobBuilder::new(glob).literal_separator(true).backslash_escape(true).case_insensitive(fold).build();
             glob.map(|glob| glob.compile_matcher()).map_err(|error| format!("its pattern is wrong: {}", error.kind()))
         };
-        Ok(Varies { exact: build(false)?, folded: build(true)? })
+        Ok(Varies::Glob { exact: build(false)?, folded: build(true)? })
     }
 }
 
@@ -256,8 +377,16 @@ mod tests {
         ];
         for (pattern, path, exact, generous) in table {
             let parsed = PathPattern::parse(pattern, Some("/conf")).unwrap();
-            assert_eq!(parsed.matches(path, &facts, false), exact, "{pattern} / {path}");
-            assert_eq!(parsed.matches(path, &facts, true), generous, "generously {pattern} / {path}");
+            let spelled = Spelled::new(path.to_owned());
+            let without = PathFacts { links: Default::default(), ..facts.clone() };
+            for facts in [&facts, &without] {
+                if facts.links.is_empty() && pattern.contains("link") {
+                    continue;
+                }
+                let anchors = Anchors::new(facts);
+                assert_eq!(parsed.matches(&spelled, &anchors, false), exact, "{pattern} / {path}");
+                assert_eq!(parsed.matches(&spelled, &anchors, true), generous, "generously {pattern} / {path}");
+            }
         }
         assert!(PathPattern::parse("a/[b", None).is_err());
     }

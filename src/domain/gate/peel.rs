@@ -147,15 +147,23 @@ pub(super) fn base(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
+/// A command that another one can be seen to run.
+#[derive(Debug, Clone)]
+pub(super) struct View {
+    pub(super) command: Command,
+    /// It was read out of a script inside of a word, so that its words are not those of the outer command.
+    pub(super) nested: bool,
+}
+
 /// Everything that a command can be seen to run: itself, without assignments, and all behind wrappers, shells and
 /// `find -exec`; each also by the bare name of its program.
-pub(super) fn views(command: &Command) -> Vec<Command> {
+pub(super) fn views(command: &Command) -> Vec<View> {
     let mut views = Vec::new();
-    look(&command.words, command.fed, WRAPPED_MAX, &mut views);
+    look(&command.words, command.fed, WRAPPED_MAX, false, &mut views);
     views
 }
 
-fn look(words: &[Word], fed: bool, depth: usize, views: &mut Vec<Command>) {
+fn look(words: &[Word], fed: bool, depth: usize, nested: bool, views: &mut Vec<View>) {
     let Some(first) = words.first() else { return };
     if views.len() >= VIEWS_MAX || depth == 0 {
         return;
@@ -166,17 +174,17 @@ fn look(words: &[Word], fed: bool, depth: usize, views: &mut Vec<Command>) {
         if let Some(first) = bare.words.first_mut() {
             first.text = base(&first.text).to_owned();
         }
-        views.push(bare);
+        views.push(View { command: bare, nested });
     }
-    views.push(itself);
+    views.push(View { command: itself, nested });
     let Some(name) = name_of(words) else { return };
     let rest = &words[1..];
     if let Some(wrapper) = TRANSPARENT.iter().chain(WRAPPERS).find(|wrapper| wrapper.name == name) {
-        look(after(rest, wrapper), fed, depth - 1, views);
+        look(after(rest, wrapper), fed, depth - 1, nested, views);
     }
-    let script = |text: &str, views: &mut Vec<Command>| {
+    let script = |text: &str, views: &mut Vec<View>| {
         for command in Script::parse(text).commands() {
-            look(&command.words, command.fed, depth - 1, views);
+            look(&command.words, command.fed, depth - 1, true, views);
         }
     };
     let joined = |words: &[Word]| words.iter().map(|word| word.text.as_str()).collect::<Vec<_>>().join(" ");
@@ -186,7 +194,7 @@ fn look(words: &[Word], fed: bool, depth: usize, views: &mut Vec<Command>) {
                 if matches!(word.text.as_str(), "-exec" | "-execdir" | "-ok" | "-okdir" | "-x" | "-X" | "--exec") {
                     let inner = &rest[at + 1..];
                     let end = inner.iter().position(|word| matches!(word.text.as_str(), ";" | "+"));
-                    look(&inner[..end.unwrap_or(inner.len())], false, depth - 1, views);
+                    look(&inner[..end.unwrap_or(inner.len())], false, depth - 1, nested, views);
                 }
             }
         }
@@ -243,7 +251,7 @@ mod tests {
     use super::*;
 
     fn seen(source: &str) -> Vec<String> {
-        Script::parse(source).commands().iter().flat_map(views).map(|command| command.joined()).collect()
+        Script::parse(source).commands().iter().flat_map(views).map(|view| view.command.joined()).collect()
     }
 
     #[test]

@@ -6,11 +6,10 @@
 
 use thiserror::Error;
 
-use crate::request::paths::PathFacts;
 use crate::surface::nature::Risk;
 use crate::surface::shell::Command;
 
-use super::pattern::{PathPattern, TextPattern, Url};
+use super::pattern::{Anchors, PathPattern, Spelled, TextPattern, Url};
 
 /// The longest rule; a person writes shorter ones, and a longer one only costs.
 const RULE_CHARS_MAX: usize = 1000;
@@ -92,7 +91,12 @@ pub(crate) enum Matcher {
     /// Devices.
     Device(DevicePattern),
     /// Tools of MCP servers, by a name as rules write it.
-    Mcp(String),
+    Mcp {
+        /// Without a `__*` at the end.
+        name: String,
+        /// As models see it.
+        flat: String,
+    },
     /// One tool of one MCP server, by its raw pair: what a grant says.
     McpPair {
         /// The server.
@@ -177,7 +181,10 @@ impl Rule {
                 if mcp.strip_suffix("__*").unwrap_or(mcp)[5..].contains('*') {
                     return Err(bad("a `*` in an MCP name stands for all tools: mcp__server__*".into()));
                 }
-                Matcher::Mcp(mcp.to_owned())
+                {
+                    let name = mcp.strip_suffix("__*").unwrap_or(mcp);
+                    Matcher::Mcp { name: name.to_owned(), flat: name.bytes().map(flat).map(char::from).collect() }
+                }
             }
             other if other.contains('*') => {
                 return Err(bad("a `*` in the name of a tool is not known; write * alone for every tool".into()));
@@ -223,6 +230,10 @@ impl Rule {
         self.warning.as_deref()
     }
 
+    pub(crate) fn matcher(&self) -> &Matcher {
+        &self.matcher
+    }
+
     /// Deny and ask match generously.
     fn generous(&self) -> bool {
         match self.verb {
@@ -241,22 +252,23 @@ impl Rule {
 
     /// The rule is about reading (or writing) this path: its canonical form, or, for a generous rule, its form as
     /// written. A deny for reading stops edits too: who may not see a file cannot change it with care.
-    pub(crate) fn covers_path(&self, write: bool, canonical: &str, written: Option<&str>, facts: &PathFacts) -> bool {
+    pub(crate) fn covers_path(&self, write: bool, path: &Seen, anchors: &Anchors<'_>) -> bool {
         let pattern = match (&self.matcher, write) {
             (Matcher::Read(pattern), false) | (Matcher::Edit(pattern), true) => pattern,
             (Matcher::Read(pattern), true) if self.verb == Verb::Deny => pattern,
             _ => return self.is_everything(),
         };
         let Some(pattern) = pattern else { return true };
-        pattern.matches(canonical, facts, self.generous())
-            || (self.generous() && written.is_some_and(|written| pattern.matches(written, facts, true)))
+        pattern.matches(&path.canonical, anchors, self.generous())
+            || (self.generous() && path.written.as_ref().is_some_and(|path| pattern.matches(path, anchors, true)))
     }
 
     /// The rule is about this command.
-    pub(crate) fn covers_command(&self, command: &Command) -> bool {
+    pub(crate) fn covers_command(&self, command: &Line) -> bool {
         let Matcher::Bash(pattern) = &self.matcher else { return self.is_everything() };
         pattern.as_ref().is_none_or(|pattern| {
-            self.fits(pattern, &command.quoted()) || (self.generous() && self.fits(pattern, &command.joined()))
+            self.fits(pattern, &command.quoted)
+                || (self.generous() && command.joined.as_ref().is_some_and(|joined| self.fits(pattern, joined)))
         })
     }
 
@@ -276,13 +288,13 @@ impl Rule {
     }
 
     /// The rule is about fetching from this address.
-    pub(crate) fn covers_address(&self, address: &str) -> bool {
+    pub(crate) fn covers_address(&self, address: &str, url: Option<&Url>) -> bool {
         let Matcher::Fetch(pattern) = &self.matcher else { return self.is_everything() };
         match pattern {
             None => true,
             Some(FetchPattern::Address(pattern)) => self.fits(pattern, address),
             Some(FetchPattern::Domain(domain)) => {
-                let Some(url) = Url::parse(address) else { return false };
+                let Some(url) = url else { return false };
                 let host = url.host.as_str();
                 let below = |name: &str| host.strip_suffix(name).is_some_and(|rest| rest.ends_with('.'));
                 match domain.strip_prefix("*.") {
@@ -313,15 +325,15 @@ impl Rule {
         if let Matcher::McpPair { server: one, tool: two } = &self.matcher {
             return one == server && two == tool;
         }
-        let Matcher::Mcp(name) = &self.matcher else { return self.is_everything() };
-        let name = name.strip_suffix("__*").unwrap_or(name);
-        let whole = format!("mcp__{server}__{tool}");
-        let above = format!("mcp__{server}");
+        let Matcher::Mcp { name, flat: flattened } = &self.matcher else { return self.is_everything() };
+        let whole = [b"mcp__", server.as_bytes(), b"__", tool.as_bytes()];
+        let bytes = |parts: usize| whole[..parts].iter().copied().flatten().copied();
         if self.generous() {
-            flat(name) == flat(&whole) || flat(name) == flat(&above)
+            flattened.bytes().eq(bytes(4).map(flat)) || flattened.bytes().eq(bytes(2).map(flat))
         } else {
             // With a `__` inside, the text does not tell where the server ends.
-            !server.contains("__") && !tool.contains("__") && (name == whole || name == above)
+            let told = !server.contains("__") && !tool.contains("__");
+            told && (name.bytes().eq(bytes(4)) || name.bytes().eq(bytes(2)))
         }
     }
 
@@ -333,9 +345,40 @@ impl Rule {
     }
 }
 
-/// The name that models see: every character that is no letter or digit becomes `_`, and case does not count.
-fn flat(name: &str) -> String {
-    name.chars().map(|letter| if letter.is_ascii_alphanumeric() { letter.to_ascii_lowercase() } else { '_' }).collect()
+/// In the name that models see, every byte that is no letter or digit is `_`, and case does not count.
+fn flat(byte: u8) -> u8 {
+    if byte.is_ascii_alphanumeric() { byte.to_ascii_lowercase() } else { b'_' }
+}
+
+/// A path as rules look at it, made once for all rules.
+#[derive(Debug)]
+pub(crate) struct Seen {
+    canonical: Spelled,
+    /// As it was written, when that is another path.
+    written: Option<Spelled>,
+}
+
+impl Seen {
+    pub(crate) fn new(canonical: String, written: Option<String>) -> Seen {
+        let written = written.filter(|written| *written != canonical).map(Spelled::new);
+        Seen { canonical: Spelled::new(canonical), written }
+    }
+}
+
+/// A command as rules look at it, made once for all rules.
+#[derive(Debug)]
+pub(crate) struct Line {
+    quoted: String,
+    /// Without quotes, when that is another text.
+    joined: Option<String>,
+}
+
+impl Line {
+    pub(crate) fn of(command: &Command) -> Line {
+        let quoted = command.quoted();
+        let joined = quoted.contains('\'').then(|| command.joined());
+        Line { quoted, joined }
+    }
 }
 
 fn fetch(spec: &str) -> FetchPattern {

@@ -10,10 +10,11 @@ use crate::surface::shell::{Command, Script, Understood, Word, reads};
 use super::danger::{critical_removal, dangerous};
 use super::decide::{Case, Finding, Verdict, classified, judge as judge_deed};
 use super::matches::{Matched, choose};
-use super::peel::{base, core, is_harmlessly_set, runs_its_arguments, views};
+use super::pattern::Anchors;
+use super::peel::{View, base, core, is_harmlessly_set, runs_its_arguments, views};
 use super::policy::{Mode, Policy};
 use super::protected::{is_sink, protected, secret};
-use super::rule::{Rule, Verb};
+use super::rule::{Line, Rule, Seen, Verb};
 
 /// The strictest of all findings: a deny before an ask before an allow, of two asks the one of the earlier step.
 pub(crate) fn judge(policy: &Policy, case: Case<'_>, script: &Script, cwd: Option<&str>) -> Finding {
@@ -30,6 +31,16 @@ pub(crate) fn judge(policy: &Policy, case: Case<'_>, script: &Script, cwd: Optio
     strictest([Some(found), elsewhere].into_iter().flatten().collect()).unwrap_or_else(nothing)
 }
 
+/// The rule is about this command: all of it for an allow, any part of it for the others.
+pub(super) fn covers(rule: &Rule, case: Case<'_>, script: &Script) -> bool {
+    let understood = script.understood() == Understood::Whole;
+    let mut parts = script.commands().iter().map(|command| Part::of(command, case));
+    match rule.verb() {
+        Verb::Allow => !script.commands().is_empty() && parts.all(|part| part.covered_by(rule, understood)),
+        Verb::Ask | Verb::Deny => parts.any(|part| part.covered_by(rule, understood)),
+    }
+}
+
 fn nothing() -> Finding {
     Finding::new(Verdict::Ask, Step::Mode, "there is nothing that could be judged")
 }
@@ -39,13 +50,13 @@ fn judge_here(policy: &Policy, case: Case<'_>, script: &Script) -> Finding {
     if policy.mode == Mode::Plan && !proven {
         return Finding::new(Verdict::Deny, Step::Plan, "in plan mode only what is proven to read goes on");
     }
-    let parts: Vec<Part<'_>> = script.commands().iter().map(Part::of).collect();
+    let parts: Vec<Part<'_>> = script.commands().iter().map(|command| Part::of(command, case)).collect();
     let mut findings = Vec::new();
     for part in &parts {
         findings.push(part_finding(policy, case, script, part, proven));
         findings.extend(immune(policy, case, part));
         findings.extend(written_files(policy, case, part.command));
-        findings.extend(path_rules(policy, case, part.command));
+        findings.extend(path_rules(policy, case, part));
     }
     findings.extend(moves(policy, &parts));
     findings.extend(not_understood(policy, script));
@@ -71,40 +82,50 @@ fn strictest(findings: Vec<Finding>) -> Option<Finding> {
 /// One command, what it can be seen to run, and what it is once harmless wrappers are peeled off.
 struct Part<'a> {
     command: &'a Command,
-    views: Vec<Command>,
+    views: Vec<View>,
     core: Command,
+    lines: Vec<Line>,
+    core_line: Line,
+    /// The paths that its arguments may stand for; none for a command that prints its words.
+    paths: Vec<String>,
 }
 
-impl Part<'_> {
-    fn of(command: &Command) -> Part<'_> {
-        Part { command, views: views(command), core: core(command) }
+impl<'a> Part<'a> {
+    fn of(command: &'a Command, case: Case<'_>) -> Part<'a> {
+        let (views, core) = (views(command), core(command));
+        let arguments = command.words.iter().skip(1).filter(|_| !reads::prints_its_words(command));
+        let paths = arguments.flat_map(|word| candidates(case, word)).collect();
+        let lines = views.iter().map(|view| Line::of(&view.command)).collect();
+        Part { command, lines, core_line: Line::of(&core), views, core, paths }
     }
 
     fn is_named(&self, names: &[&str]) -> bool {
-        self.views.iter().any(|view| view.name().is_some_and(|name| names.contains(&base(name))))
+        self.views.iter().any(|view| view.command.name().is_some_and(|name| names.contains(&base(name))))
     }
 
     fn covered_by(&self, rule: &Rule, understood: bool) -> bool {
         match rule.verb() {
             Verb::Deny | Verb::Ask => {
-                rule.covers_all_commands() || self.views.iter().any(|view| rule.covers_command(view))
+                rule.covers_all_commands() || self.lines.iter().any(|line| rule.covers_command(line))
             }
             Verb::Allow if !understood => false,
             Verb::Allow if rule.covers_all_commands() => true,
             Verb::Allow => {
                 let harmless = is_harmlessly_set(self.command);
                 let exact = !rule.has_wildcard();
-                (harmless && (exact || !runs_its_arguments(&self.core)) && rule.covers_command(&self.core))
-                    || (exact && rule.covers_command(&with_assignments(self.command)))
+                (harmless && (exact || !runs_its_arguments(&self.core)) && rule.covers_command(&self.core_line))
+                    || (exact
+                        && !self.command.assignments.is_empty()
+                        && rule.covers_command(&with_assignments(self.command)))
             }
         }
     }
 }
 
 /// The assignments as words in front: what an exact rule for them looks like.
-fn with_assignments(command: &Command) -> Command {
+fn with_assignments(command: &Command) -> Line {
     let set = command.assignments.iter().map(|one| Word::literal(&format!("{}={}", one.name, one.value.text)));
-    Command { words: set.chain(command.words.iter().cloned()).collect(), ..Command::default() }
+    Line::of(&Command { words: set.chain(command.words.iter().cloned()).collect(), ..Command::default() })
 }
 
 /// Rules, then scope and mode, for one command.
@@ -116,7 +137,7 @@ fn part_finding(policy: &Policy, case: Case<'_>, script: &Script, part: &Part<'_
     }
     let say = |verdict, reason: &str| Finding::new(verdict, Step::Mode, reason);
     if policy.mode == Mode::BypassPermissions {
-        if let Some(why) = part.views.iter().find_map(dangerous) {
+        if let Some(why) = part.views.iter().find_map(|view| dangerous(&view.command)) {
             return say(Verdict::Ask, &format!("it is a dangerous command: {why}"));
         }
         return classified(policy, case).unwrap_or_else(|| say(Verdict::Allow, "the mode asks for nothing"));
@@ -165,19 +186,21 @@ fn pieces(word: &str) -> Vec<String> {
 fn immune(policy: &Policy, case: Case<'_>, part: &Part<'_>) -> Vec<Finding> {
     let ask = |reason: String, path: Option<String>| Finding::new(Verdict::Ask, Step::Immune, reason).at(path);
     let mut findings = Vec::new();
+    let mut secrets = |path: &String| {
+        if let Some(why) = secret(path, &policy.own_secrets) {
+            findings.push(ask(format!("it names {path}: {why}"), Some(path.clone())));
+        }
+    };
+    part.paths.iter().for_each(&mut secrets);
+    // What a wrapper runs has words of the command itself; only a script inside has words of its own.
+    for view in part.views.iter().filter(|view| view.nested && !reads::prints_its_words(&view.command)) {
+        view.command.words.iter().skip(1).flat_map(|word| candidates(case, word)).for_each(|path| secrets(&path));
+    }
     for view in &part.views {
-        if let Some(target) = critical_removal(view, case.facts) {
+        if let Some(target) = critical_removal(&view.command, case.facts) {
             findings.push(ask(format!("it removes {target}, which is more than a part of the work"), None));
         }
-        if reads::prints_its_words(view) {
-            continue;
-        }
-        for path in view.words.iter().skip(1).flat_map(|word| candidates(case, word)) {
-            if let Some(why) = secret(&path, &policy.own_secrets) {
-                findings.push(ask(format!("it names {path}: {why}"), Some(path)));
-            }
-        }
-        for path in targets(view).into_iter().flat_map(|word| candidates(case, word)) {
+        for path in targets(&view.command).into_iter().flat_map(|word| candidates(case, word)) {
             if let Some(why) = protected(&path, &policy.own_paths) {
                 findings.push(ask(format!("writing {path} is protected: {why}"), Some(path)));
             }
@@ -264,38 +287,47 @@ fn output_options(command: &Command) -> Vec<Word> {
         };
         let glued = short.iter().find_map(|letter| word.text.strip_prefix(letter)).filter(|value| !value.is_empty());
         if LONG.contains(&option) || short.contains(&option) {
-            outputs.extend(value.map(Word::literal).or_else(|| rest.get(at + 1).cloned()));
+            outputs.extend(value.map(|value| renamed(word, value)).or_else(|| rest.get(at + 1).cloned()));
         } else if let Some(value) = glued
             && !word.text.starts_with("--")
         {
-            outputs.push(Word { text: value.to_owned(), ..word.clone() });
+            outputs.push(renamed(word, value));
         }
     }
     outputs.retain(|word| word.text != "-");
     outputs
 }
 
+/// A part of a word; what of the word expands may stand in any part of it.
+fn renamed(word: &Word, text: &str) -> Word {
+    let mut part = word.clone();
+    text.clone_into(&mut part.text);
+    part
+}
+
 /// Deny and ask rules for paths hold for the words of a command too.
-fn path_rules(policy: &Policy, case: Case<'_>, command: &Command) -> Vec<Finding> {
-    if reads::prints_its_words(command) {
-        return Vec::new();
-    }
+fn path_rules(policy: &Policy, case: Case<'_>, part: &Part<'_>) -> Vec<Finding> {
     let forbids = policy.rules.all().iter().any(|rule| rule.verb() != Verb::Allow && rule.is_about_paths());
-    if !forbids {
+    if !forbids || part.paths.is_empty() {
         return Vec::new();
     }
-    let written: Vec<String> = targets(command).into_iter().flat_map(|word| candidates(case, word)).collect();
-    let named = command.words.iter().skip(1).flat_map(|word| candidates(case, word));
+    let nested = part.views.iter().filter(|view| view.nested && !reads::prints_its_words(&view.command));
+    let inside = nested.flat_map(|view| view.command.words.iter().skip(1)).flat_map(|word| candidates(case, word));
+    let named: Vec<String> = part.paths.iter().cloned().chain(inside).collect();
+    let targets = part.views.iter().flat_map(|view| targets(&view.command));
+    let written: Vec<String> = targets.flat_map(|word| candidates(case, word)).collect();
+    let anchors = Anchors::new(case.facts);
     named
+        .into_iter()
         .filter_map(|path| {
             let writes = written.contains(&path);
+            let seen = Seen::new(path.clone(), None);
             let found = choose(policy, |rule| {
                 let forbids = rule.verb() != Verb::Allow && rule.is_about_paths();
                 forbids
-                    && (rule.covers_path(false, &path, None, case.facts)
-                        || (writes && rule.covers_path(true, &path, None, case.facts)))
+                    && (rule.covers_path(false, &seen, &anchors) || (writes && rule.covers_path(true, &seen, &anchors)))
             });
-            found.deny.or(found.ask).map(|finding| finding.at(Some(path.clone())))
+            found.deny.or(found.ask).map(|finding| finding.at(Some(path)))
         })
         .collect()
 }

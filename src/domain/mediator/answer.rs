@@ -44,7 +44,7 @@ impl Mediator {
         }
     }
 
-    fn not_asked(&self, question: QuestionId) -> Ignored {
+    pub(super) fn not_asked(&self, question: QuestionId) -> Ignored {
         if self.outcomes.contains_key(&question) {
             Ignored::WrongKind
         } else if self.questions.was_used(question) {

@@ -94,11 +94,11 @@ impl Mediator {
         }
     }
 
-    /// Nobody is told what the log does not know, once a call of the batch may have changed the world. A protective
-    /// action that ran past a log that cannot be written is told all the same.
+    /// Nobody is told what the log does not know, once a call of the batch may have changed the world. While the log
+    /// cannot be written, what was not started for that reason is told all the same, and what was protective and ran.
     pub(super) fn answer_when_known(&mut self, batch: BatchId) {
         let Some(pending) = self.pending.get(&batch) else { return };
-        let excepted = !pending.changing || (pending.only_protective && self.journal.is_degraded());
+        let excepted = !pending.changing || (!pending.ran && self.journal.is_degraded());
         let known = pending.settled.values().all(|(_, entry)| self.journal.is_committed(*entry));
         if !known && !excepted {
             self.unacknowledged.insert(batch);

@@ -179,8 +179,9 @@ struct Pending {
     settled: BTreeMap<u32, (Settlement, Entry)>,
     /// The intent of one of its calls is recorded that may change the world: the reply waits for the log.
     changing: bool,
-    /// All that may change the world in it is protective: the reply does not wait for a log that cannot be written.
-    only_protective: bool,
+    /// A call of it that may change the world was started and is not protective: then the reply also waits for a log
+    /// that cannot be written.
+    ran: bool,
     /// What its inputs cost in memory.
     bytes: usize,
 }
@@ -384,3 +385,6 @@ impl Mediator {
         self.actions.extend(self.acts.drain(..));
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -118,7 +118,7 @@ impl Mediator {
             len: requests.len(),
             settled: std::collections::BTreeMap::new(),
             changing: false,
-            only_protective: true,
+            ran: false,
             bytes,
         };
         for request in &requests {

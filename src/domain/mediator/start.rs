@@ -92,7 +92,6 @@ impl Mediator {
             self.commit_now = true;
             if let Some(pending) = self.pending.get_mut(&call.batch) {
                 pending.changing = true;
-                pending.only_protective &= intent.protective();
             }
         }
         self.log_moved = true;
@@ -141,6 +140,12 @@ impl Mediator {
             Ok((order, claim)) => {
                 let until = self.now.after(claim.nature().patience);
                 self.timers.insert((until, call));
+                if claim.nature().contract.changes()
+                    && !order.protective()
+                    && let Some(pending) = self.pending.get_mut(&call.batch)
+                {
+                    pending.ran = true;
+                }
                 self.running.insert(call, Running { claim, until, stop: None });
                 self.record(Event::Started { call });
                 self.acts.push(Action::Start(order));

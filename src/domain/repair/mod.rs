@@ -229,3 +229,80 @@ pub fn stub(ending: &Ending) -> Option<Stub> {
         Ending::NotStarted(_) => Some(Stub::NotStarted),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample;
+    use crate::surface::contract::OutcomeBy;
+    use std::time::Duration;
+
+    fn intent(outcome: OutcomeBy, changes: bool) -> Trace {
+        let contract = if changes { Contract { outcome, ..Contract::weakest("act") } } else { Contract::reads("look") };
+        Trace::Intent {
+            op: OpKey(sample::id(1, 0)),
+            tool: ToolName::new("act").unwrap(),
+            shown: "{}".to_owned(),
+            contract: Arc::new(contract),
+        }
+    }
+
+    fn requested() -> Trace {
+        Trace::Requested { tool: ToolName::new("act").unwrap(), shown: "{}".to_owned() }
+    }
+
+    /// The rows of one call, and what is to be done: its ending, its stub, its way out, a question kept or to be asked.
+    fn check(rows: &[Trace], want: &str) {
+        let mends = mend(rows.iter().map(|row| (sample::id(1, 0), row.clone())));
+        let told = mends.first().map_or("nothing".to_owned(), |mend| {
+            let ending = mend
+                .ending
+                .as_ref()
+                .map_or("settled".to_owned(), |ending| format!("{} {}", ending.word(), ending.code().unwrap_or("-")));
+            let stub = mend.stub.map_or(String::new(), |stub| format!(", {stub:?}"));
+            let unknown = mend.unknown.as_ref().map_or(String::new(), |unknown| {
+                let question = unknown.question.map_or("ask".to_owned(), |question| question.to_string());
+                format!(", {} {question}", unknown.way_out.word())
+            });
+            format!("{ending}{stub}{unknown}")
+        });
+        assert_eq!(told, want, "{rows:?}");
+        assert!(mends.len() <= 1);
+    }
+
+    /// The table "After a crash" of passports.
+    #[test]
+    fn the_last_record_of_a_call_says_how_it_ends() {
+        let asked = || Trace::Asked { question: QuestionId(4), kind: QuestionKind::Permit };
+        let open = || Trace::Asked { question: QuestionId(9), kind: QuestionKind::Outcome };
+        let answered = |answer| Trace::Answered { answer, by: "w".to_owned() };
+        let waits = || Trace::Permitted { protective: false };
+        let resend = OutcomeBy::ResendOriginal { retention: Duration::from_secs(60) };
+        let failed = crate::effect::report::Failure { code: "refused", message: String::new() };
+        check(&[], "nothing");
+        check(&[requested()], "not_started interrupted, NotStarted");
+        check(&[requested(), asked()], "not_started interrupted, NotStarted");
+        check(&[requested(), asked(), answered(Answer::Allow), waits()], "not_started interrupted, NotStarted");
+        check(&[requested(), asked(), answered(Answer::Deny)], "not_started denied_by_person, Denied");
+        check(&[requested(), waits(), intent(OutcomeBy::None, false)], "unknown daemon_ended, OutcomeUnknown");
+        check(&[requested(), waits(), intent(resend, true)], "unknown daemon_ended, OutcomeUnknown, resend ask");
+        check(&[intent(OutcomeBy::Query, true)], "unknown daemon_ended, OutcomeUnknown, query_first ask");
+        check(&[intent(OutcomeBy::Ack, true)], "unknown daemon_ended, OutcomeUnknown, query_first ask");
+        check(&[intent(OutcomeBy::None, true)], "unknown daemon_ended, OutcomeUnknown, hold ask");
+        let done = Trace::Outcome { ending: Ending::Ran(Known::Done(Arc::default())) };
+        check(&[intent(OutcomeBy::None, true), done], "done -");
+        let no = Trace::Outcome { ending: Ending::Ran(Known::Failed(failed)) };
+        check(&[intent(OutcomeBy::None, true), no], "failed refused");
+        let lost = Known::Unknown { loss: Loss::TimedOut, way_out: WayOut::Hold };
+        let lost = || Trace::Outcome { ending: Ending::Ran(lost.clone()) };
+        check(&[intent(OutcomeBy::None, true), lost()], "unknown timed_out, OutcomeUnknown, hold ask");
+        let settled = |unknown| Trace::Settled { unknown };
+        check(&[intent(OutcomeBy::None, true), lost(), settled(true)], "settled, hold ask");
+        check(&[intent(OutcomeBy::None, true), lost(), settled(true), open()], "settled, hold q9");
+        check(&[intent(OutcomeBy::None, true), lost(), settled(true), open(), Trace::Resolved], "nothing");
+        check(&[requested(), waits(), intent(OutcomeBy::None, true), settled(false)], "nothing");
+        // The named exception: it may have run although the log could not take its intent.
+        let protective = Trace::Permitted { protective: true };
+        check(&[requested(), protective], "unknown daemon_ended, OutcomeUnknown, hold ask");
+    }
+}

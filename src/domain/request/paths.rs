@@ -55,11 +55,15 @@ impl PathFacts {
     /// `~` of somebody else.
     #[must_use]
     pub fn resolve(&self, path: &str) -> Option<String> {
+        self.walk(path, &self.links)
+    }
+
+    fn walk(&self, path: &str, links: &BTreeMap<String, String>) -> Option<String> {
         if path.contains('\0') || path.len() > PATH_BYTES_MAX {
             return None;
         }
-        let mut todo: Vec<String> = Vec::new();
-        let mut at = String::new();
+        let mut todo: Vec<&str> = Vec::new();
+        let mut at = String::with_capacity(path.len() + self.cwd.len() + 1);
         if path == "~" || path.starts_with("~/") {
             push(&mut todo, path.get(2..).unwrap_or(""));
             push(&mut todo, self.home.as_deref()?);
@@ -74,18 +78,18 @@ impl PathFacts {
             }
             push(&mut todo, &self.cwd);
         }
-        let mut links = 0;
+        let mut followed = 0;
         while let Some(part) = todo.pop() {
-            match part.as_str() {
+            match part {
                 "" | "." => {}
                 ".." => at.truncate(at.rfind('/').unwrap_or(0)),
                 _ => {
                     let parent = at.len();
                     at.push('/');
-                    at.push_str(&part);
-                    if let Some(target) = self.links.get(&at) {
-                        links += 1;
-                        if links > LINKS_MAX || target.len() > PATH_BYTES_MAX {
+                    at.push_str(part);
+                    if let Some(target) = links.get(&at) {
+                        followed += 1;
+                        if followed > LINKS_MAX || target.len() > PATH_BYTES_MAX {
                             return None;
                         }
                         at.truncate(if target.starts_with('/') { 0 } else { parent });
@@ -106,8 +110,7 @@ impl PathFacts {
     /// The path as it was written, absolute and without dots, links not followed.
     #[must_use]
     pub fn written(&self, path: &str) -> Option<String> {
-        let blind = PathFacts { links: BTreeMap::new(), work_dirs: Vec::new(), ..self.clone() };
-        blind.resolve(path)
+        self.walk(path, &BTreeMap::new())
     }
 
     /// The canonical path lies in the working directory or in an added one.
@@ -128,8 +131,8 @@ pub fn within(path: &str, dir: &str) -> bool {
 }
 
 /// Pushes the components so that the first is popped first.
-fn push(todo: &mut Vec<String>, path: &str) {
-    todo.extend(path.split('/').rev().map(str::to_owned));
+fn push<'a>(todo: &mut Vec<&'a str>, path: &'a str) {
+    todo.extend(path.rsplit('/'));
 }
 
 #[cfg(test)]

@@ -296,3 +296,108 @@ impl Board {
         self.spots.is_empty()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gate::docket::Permit;
+    use crate::sample;
+
+    /// Admits batches, one per list, and lets calls take their turns as soon as they may; gives the waves.
+    fn waves(batches: &[&[&str]]) -> Vec<Vec<(u64, u32)>> {
+        let mut board = Board::default();
+        let mut waiting = Vec::new();
+        for (number, verbs) in (1..).zip(batches) {
+            for permit in sample::permits(number, verbs) {
+                waiting.push(board.admit(permit).unwrap().id());
+            }
+        }
+        let mut waves = Vec::new();
+        while !waiting.is_empty() {
+            let mut wave = Vec::new();
+            for call in &waiting {
+                if board.turn(*call, Epoch(0)).is_ok() {
+                    wave.push(*call);
+                }
+            }
+            assert!(!wave.is_empty(), "nobody may go on: {waiting:?}");
+            waiting.retain(|call| !wave.contains(call));
+            wave.iter().for_each(|call| {
+                board.leave(*call);
+            });
+            waves.push(wave.iter().map(|call| (call.batch.0, call.position)).collect());
+        }
+        assert!(board.is_empty());
+        waves
+    }
+
+    #[test]
+    fn lanes_keys_and_barriers_order_and_nothing_else_does() {
+        type Waves = Vec<Vec<(u64, u32)>>;
+        let table: [(&[&[&str]], Waves); 9] = [
+            (&[&["look", "look", "lane:1", "lane:2"]], vec![vec![(1, 0), (1, 1), (1, 2), (1, 3)]]),
+            (&[&["lane:1", "lane:1", "look"]], vec![vec![(1, 0), (1, 2)], vec![(1, 1)]]),
+            (&[&["write:a", "read:a", "write:a"]], vec![vec![(1, 0)], vec![(1, 1)], vec![(1, 2)]]),
+            (&[&["read:a", "read:a"]], vec![vec![(1, 0), (1, 1)]]),
+            (&[&["read:a", "write:a", "write:b"]], vec![vec![(1, 0), (1, 2)], vec![(1, 1)]]),
+            (&[&["look", "alone", "look"]], vec![vec![(1, 0)], vec![(1, 1)], vec![(1, 2)]]),
+            (&[&["back", "back"]], vec![vec![(1, 0)], vec![(1, 1)]]),
+            // A barrier is one in its batch; a lane and a key are for everybody.
+            (&[&["alone"], &["look", "lane:1"], &["lane:1"]], vec![vec![(1, 0), (2, 0), (2, 1)], vec![(3, 0)]]),
+            (&[&["write:a"], &["write:a"]], vec![vec![(1, 0)], vec![(2, 0)]]),
+        ];
+        for (batches, want) in table {
+            assert_eq!(waves(batches), want, "{batches:?}");
+        }
+    }
+
+    fn admitted(board: &mut Board, number: u64, verbs: &[&str]) -> Vec<CallId> {
+        sample::permits(number, verbs).into_iter().map(|permit| board.admit(permit).unwrap().id()).collect()
+    }
+
+    #[test]
+    fn an_intent_is_due_when_all_before_it_have_started_and_a_turn_when_they_have_ended() {
+        let mut board = Board::default();
+        let calls = admitted(&mut board, 1, &["lane:1", "lane:1", "lane:1"]);
+        assert_eq!(board.next_up(), [calls[0]]);
+        assert_eq!(board.next_up(), []);
+        assert_eq!(board.turn(calls[1], Epoch(0)).unwrap_err(), NoTurn::NotYet);
+        assert!(board.turn(calls[0], Epoch(0)).is_ok());
+        assert_eq!(board.next_up(), [calls[1]]);
+        assert_eq!(board.turn(calls[0], Epoch(0)).unwrap_err(), NoTurn::NotInLine);
+        assert_eq!(board.turn(calls[1], Epoch(0)).unwrap_err(), NoTurn::NotYet);
+        assert_eq!(board.leave(calls[0]), [calls[1]]);
+        // One that leaves without a start lets the next one step up all the same.
+        assert_eq!(board.leave(calls[1]), [calls[2]]);
+        assert_eq!(board.next_up(), [calls[2]]);
+        assert_eq!(board.turn(calls[2], Epoch(1)).unwrap_err(), NoTurn::Stale);
+    }
+
+    #[test]
+    fn a_protective_call_waits_for_what_runs_and_for_nothing_else() {
+        let mut board = Board::default();
+        let calls = admitted(&mut board, 1, &["write:a", "write:a"]);
+        assert!(board.turn(calls[0], Epoch(0)).is_ok());
+        let stop = admitted(&mut board, 2, &["stop:a"])[0];
+        assert_eq!(board.turn(stop, Epoch(0)).unwrap_err(), NoTurn::NotYet);
+        assert_eq!(board.leave(calls[0]), [stop]);
+        // What waited comes after it.
+        assert_eq!(board.turn(calls[1], Epoch(0)).unwrap_err(), NoTurn::NotYet);
+        assert!(board.turn(stop, Epoch(0)).is_ok());
+        assert_eq!(board.leave(stop), [calls[1]]);
+    }
+
+    #[test]
+    fn the_line_is_bounded_and_keeps_room_for_protective_calls() {
+        let mut board = Board::default();
+        for number in 0..LIVE_CALLS_MAX as u64 {
+            admitted(&mut board, number, &["look"]);
+        }
+        let mut admit = |verb: &str| -> Result<(), Why> {
+            let permit: Permit = sample::permits(u64::MAX, &[verb]).remove(0);
+            board.admit(permit).map(drop).map_err(|refusal| refusal.why().clone())
+        };
+        assert_eq!(admit("look"), Err(Why::Busy { limit: LIVE_CALLS_MAX }));
+        assert_eq!(admit("stop:a"), Ok(()));
+    }
+}

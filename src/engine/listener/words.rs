@@ -292,8 +292,39 @@ fn message(answered: &[Answered], lang: Lang) -> String {
         (Some(bad), _) => {
             format!("{}: {}", word(bad.reply.ending.word(), lang), bad.reply.ending.message(lang.domain()))
         }
-        (None, _) => word("done", lang).to_owned(),
+        (None, _) => {
+            let found: Vec<String> = answered.iter().filter_map(found).collect();
+            let done = word("done", lang);
+            match (found.is_empty(), lang) {
+                (true, _) => done.to_owned(),
+                (false, Lang::En) => format!("{done}: {}", found.join("; ")),
+                (false, Lang::Zh) => format!("{done}：{}", found.join("；")),
+            }
+        }
     }
+}
+
+/// What a device call found or wrote, in one line: `pump-2 pressure 0.35 MPa`.
+fn found(answered: &Answered) -> Option<String> {
+    /// More points than a person reads or hears at once.
+    const POINTS_MAX: usize = 6;
+    let output = answered.reply.ending.output()?;
+    let device = output.get("device")?.as_str()?;
+    let one = |point: &Value| {
+        let name = point.get("point")?.as_str()?;
+        let value = match point.get("label").and_then(Value::as_str) {
+            Some(label) => label.to_owned(),
+            None => point.get("value")?.to_string(),
+        };
+        let unit = point.get("unit").and_then(Value::as_str).unwrap_or_default();
+        Some(format!("{name} {value} {unit}").trim_end().to_owned())
+    };
+    let points = output.get("points").and_then(Value::as_array);
+    let shown: Vec<String> = match points {
+        Some(points) => points.iter().filter_map(one).take(POINTS_MAX).collect(),
+        None => one(output).into_iter().collect(),
+    };
+    (!shown.is_empty()).then(|| format!("{device} {}", shown.join(", ")))
 }
 
 fn word(ending: &'static str, lang: Lang) -> &'static str {

@@ -66,14 +66,18 @@ pub(super) async fn run(bus: Bus, mut urgent: mpsc::Receiver<Job>, mut inbox: mp
         };
         state = back;
         rested_at = Instant::now() + state.rest;
+        // Whoever waited during an attempt to connect is answered by it: each with an attempt of its own would wait in
+        // line for nothing. They are taken out before the first is answered; who asks after an answer asks anew.
         let unreachable = (!state.rest.is_zero()).then(|| ended.trouble.clone()).flatten();
-        answer(job, ended);
-        // Whoever waited during this attempt is answered by it: each with an attempt of its own would wait in line
-        // for nothing.
-        while let Some(trouble) = &unreachable
+        let mut waiting = Vec::new();
+        while unreachable.is_some()
             && let Ok(job) = inbox.try_recv()
         {
-            answer(job, Ended { answers: Vec::new(), trouble: Some(trouble.clone()) });
+            waiting.push(job);
+        }
+        answer(job, ended);
+        for job in waiting {
+            answer(job, Ended { answers: Vec::new(), trouble: unreachable.clone() });
         }
     }
 }

@@ -147,3 +147,29 @@ fn a_process_that_a_tool_started_cannot_approve_itself() {
     // The same words from outside are obeyed.
     assert_eq!(daemon.cli(&["ask", "allow", &question]).status.code(), Some(0));
 }
+
+#[test]
+fn the_python_client_lists_and_calls_in_both_eras_over_both_transports() {
+    let Some(python) = crate::python() else {
+        crate::skipped(
+            "daemon::agents::the_python_client_lists_and_calls_in_both_eras_over_both_transports",
+            "no Python with mcp: run cargo xtask test",
+        );
+        return;
+    };
+    let daemon = Daemon::start();
+    let url = daemon.ask("status", json!({})).unwrap()["mcp"].as_str().unwrap().to_owned();
+    let output = Command::new(python)
+        .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clients/python_mcp.py"))
+        .arg(url)
+        .args(["device", r#"{"device": "pump-1", "action": "read", "point": "run"}"#, "--command"])
+        .arg(env!("CARGO_BIN_EXE_interlock"))
+        .arg("--socket")
+        .arg(&daemon.socket)
+        .arg("mcp")
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}\n{}", String::from_utf8_lossy(&output.stderr), daemon.log());
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(said.lines().filter(|line| line.ends_with("ok, 11 tools")).count(), 6, "{said}");
+}

@@ -158,3 +158,36 @@ fn a_watch_is_a_running_task() {
     let all = daemon.ask("task.list", json!({ "all": true })).unwrap();
     assert_eq!(all[0]["state"], "CLEANED", "{all}");
 }
+
+#[test]
+fn pymodbus_reads_back_what_was_said() {
+    let Some(python) = crate::python() else {
+        crate::skipped(
+            "daemon::voice::pymodbus_reads_back_what_was_said",
+            "no Python with pymodbus: run cargo xtask test",
+        );
+        return;
+    };
+    let daemon = Daemon::start();
+    let run = Register::of(&daemon, "pump-2", "run");
+    let read = || {
+        let (host, port) = run.address.rsplit_once(':').unwrap();
+        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clients/modbus.py");
+        let mut client = std::process::Command::new(&python)
+            .args([script, host, port])
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let request = json!({ "call": "read_coils", "unit": run.unit, "address": run.number, "count": 1 });
+        std::io::Write::write_all(&mut client.stdin.take().unwrap(), format!("{request}\n").as_bytes()).unwrap();
+        let output = client.wait_with_output().unwrap();
+        let answer: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        answer["bits"][0].clone()
+    };
+    assert_eq!(read(), json!(false));
+    assert_eq!(daemon.say("启动二号泵")["result"], "done");
+    assert_eq!(read(), json!(true));
+    daemon.say("不要停止二号泵");
+    assert_eq!(read(), json!(true));
+}

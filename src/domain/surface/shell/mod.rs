@@ -83,6 +83,8 @@ pub struct Word {
     pub tilde: bool,
     /// Some of it was quoted.
     pub quoted: bool,
+    /// Where in the text the first quoted part begins.
+    quoted_from: Option<usize>,
 }
 
 impl Word {
@@ -90,6 +92,12 @@ impl Word {
     #[must_use]
     pub fn literal(text: &str) -> Word {
         Word { text: text.to_owned(), ..Word::default() }
+    }
+
+    /// What comes next is quoted.
+    fn quote(&mut self) {
+        self.quoted = true;
+        self.quoted_from.get_or_insert(self.text.len());
     }
 
     /// The shell passes it on as it stands (but for a home directory in front).
