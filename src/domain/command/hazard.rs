@@ -285,7 +285,7 @@ mod tests {
         check("我把泵停了", &[("我", Reported, false)]);
         check("如果满了停泵", &[("如果", Condition, false)]);
         check("温度超过八十度就停泵", &[("超过", Condition, false), ("就", Condition, false)]);
-        check("十分钟后停泵", &[("十分钟", Deferral, false), ("后", Condition, false)]);
+        check("十分钟后停泵", &[("十分钟", Deferral, false), ("分钟后", Deferral, false)]);
         check("八点启动水泵", &[("八点", Deferral, false)]);
         check("满了再停泵", &[("再", Deferral, false)]);
         check("昨天停过泵", &[("昨天", History, false), ("过", History, false)]);

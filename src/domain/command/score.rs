@@ -13,7 +13,7 @@ use super::resolution::{HazardKind, SlotValue, Slots};
 use super::utterance::Utterance;
 use super::words::{Word, Words, ZONE};
 
-/// Costs in hundredths of a character; see `tests/experiments/thresholds` for those that decide.
+/// Costs in hundredths of a character; the thresholds that they are held against stand in `decide`.
 mod cost {
     /// A character that nothing explains.
     pub(super) const UNKNOWN: u16 = 100;
