@@ -40,6 +40,9 @@ const SPEAKERS_MAX: usize = 256;
 /// How long a confirmation may follow its question by voice. After that a person has to name the question.
 const DIALOGUE_PATIENCE: Duration = Duration::from_secs(30);
 
+/// How long an answer waits for its actions to end and to be recorded: longer than any tool may take.
+const REPLY_PATIENCE: Duration = Duration::from_secs(180);
+
 /// What is understood, and what it is bound to. Swapped as a whole.
 pub struct Ears {
     understanding: Understanding,
@@ -332,6 +335,12 @@ async fn follow(
     let mut back = back;
     let answered = tokio::select! {
         answered = submitted.replies => answered,
+        // A log that cannot be written holds the reply of what changed something; the person is not held with it.
+        () = tokio::time::sleep_until(tokio::time::Instant::now() + REPLY_PATIENCE), if asked.is_none() => {
+            value["message"] = words::NOT_TOLD.pick(draft.said.lang).into();
+            let _ = back.send(value);
+            return;
+        }
         // Whoever asked has gone away: what has not started will not.
         () = back.closed() => {
             mediator.cancel(submitted.batch);

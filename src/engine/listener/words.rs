@@ -69,6 +69,10 @@ impl Text {
 pub(super) static BUSY: Text = text("too much is under way; nothing was done", "当前任务过多，未执行");
 pub(super) static STOPPING: Text =
     text("the daemon is stopping; see the evidence log", "守护进程正在停止，请查看证据日志");
+pub(super) static NOT_TOLD: Text = text(
+    "it is under way and not recorded yet (the evidence log may be degraded); look at the plant and at evidence tail",
+    "仍在进行，尚未记录（证据日志可能异常）；请查看现场和 evidence tail",
+);
 pub(super) static TOO_LATE: Text = text("that question is closed; nothing was done", "该确认已失效，未执行");
 
 /// What a short utterance says to the question that its speaker was asked last; nothing else may.
