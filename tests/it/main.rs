@@ -6,7 +6,6 @@
 #![cfg(test)]
 #![expect(
     clippy::wildcard_enum_match_arm,
-    clippy::cast_possible_truncation,
     reason = "a test names what it expects, and everything else fails it"
 )]
 
