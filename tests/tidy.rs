@@ -74,7 +74,16 @@ const MODULES: &[(&str, &[&str], &[&str])] = &[
     (
         "cli",
         &[
-            "config", "control", "boot", "provider", "record", "store", "infer", "bench", "sys", "engine::supervisor",
+            "config",
+            "control",
+            "boot",
+            "provider",
+            "record",
+            "store",
+            "infer",
+            "bench",
+            "sys",
+            "engine::supervisor",
             "engine::watch",
         ],
         &["anyhow", "clap", "clap_complete", "clap_mangen", "nix", "serde", "tokio"],
@@ -93,29 +102,39 @@ const MODULES: &[(&str, &[&str], &[&str])] = &[
 /// only what stands before it.
 const ROOMS: &[(&str, &[&str])] = &[
     ("id", &[]),
+    ("risk", &[]),
     ("time", &[]),
     // Passports for the tests of the stations, made through the stations.
-    ("sample", &["id", "time", "request", "surface", "gate"]),
+    ("sample", &["risk", "id", "time", "request", "surface", "gate"]),
     ("block", &["id"]),
-    ("device", &["id"]),
+    ("device", &["risk", "id"]),
     ("request", &["id", "time"]),
-    ("surface", &["id", "time", "request"]),
-    ("gate", &["id", "time", "request", "surface"]),
-    ("schedule", &["id", "time", "request", "surface", "gate"]),
-    ("effect", &["id", "time", "request", "surface", "gate", "schedule"]),
-    ("closure", &["id", "time", "request", "surface", "gate", "schedule", "effect"]),
+    ("surface", &["risk", "id", "time", "request"]),
+    ("gate", &["risk", "sample", "id", "time", "request", "surface"]),
+    ("schedule", &["risk", "sample", "id", "time", "request", "surface", "gate"]),
+    ("effect", &["risk", "sample", "id", "time", "request", "surface", "gate", "schedule"]),
+    ("closure", &["risk", "sample", "id", "time", "request", "surface", "gate", "schedule", "effect"]),
     (
         "event",
-        &["id", "time", "request", "surface", "gate", "schedule", "effect", "closure", "liveness", "command", "learn"],
+        &[
+            "risk", "id", "time", "request", "surface", "gate", "schedule", "effect", "closure", "liveness", "command",
+            "learn",
+        ],
     ),
-    ("repair", &["id", "time", "request", "surface", "gate", "schedule", "effect", "closure", "event"]),
-    ("mediator", &["id", "time", "request", "surface", "gate", "schedule", "effect", "closure", "event", "repair"]),
+    (
+        "repair",
+        &["risk", "sample", "id", "time", "request", "surface", "gate", "schedule", "effect", "closure", "event"],
+    ),
+    (
+        "mediator",
+        &["risk", "id", "time", "request", "surface", "gate", "schedule", "effect", "closure", "event", "repair"],
+    ),
     ("context", &["id", "time", "block", "closure", "event"]),
     ("trace", &["id", "time", "event"]),
     ("agent", &["id", "time", "block", "request", "surface", "closure", "event", "context"]),
     ("liveness", &["id", "time"]),
-    ("command", &["id", "time", "device", "request"]),
-    ("learn", &["id", "time", "command"]),
+    ("command", &["risk", "id", "time", "device", "request"]),
+    ("learn", &["risk", "id", "time", "command"]),
 ];
 
 /// What the domain may depend on. Nothing in here reads a clock, opens a file or waits.

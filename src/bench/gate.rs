@@ -12,8 +12,9 @@ use interlock_domain::gate::policy::Policy;
 use interlock_domain::gate::rule::{Authority, BadRule, Rule, Rules, Verb};
 use interlock_domain::request::paths::PathFacts;
 use interlock_domain::request::{Asker, Via};
+use interlock_domain::risk::Risk;
 use interlock_domain::surface::contract::Contract;
-use interlock_domain::surface::nature::{Class, Deed, Keys, Nature, Risk};
+use interlock_domain::surface::nature::{Class, Deed, Keys, Nature};
 use interlock_domain::surface::shell::Script;
 use serde_json::{Value, json};
 

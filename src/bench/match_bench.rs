@@ -6,11 +6,12 @@
 use std::time::Instant;
 
 use interlock_domain::command::cascade::{Stages, Walk};
-use interlock_domain::command::definition::{Commands, Definition, Risk, Slot, SlotKind};
+use interlock_domain::command::definition::{Commands, Definition, Slot, SlotKind};
 use interlock_domain::command::lexicon::Lexicon;
 use interlock_domain::command::sound::Confusions;
 use interlock_domain::command::template::Template;
 use interlock_domain::command::understanding::Understanding;
+use interlock_domain::risk::Risk;
 use serde_json::{Value, json};
 
 /// Rounds over all sentences; the median of a round is steady from here on.

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use interlock_domain::device::table::Devices;
 use interlock_domain::device::table::{READ, WRITE};
 use interlock_domain::id::ToolName;
+use interlock_domain::risk::Risk;
 use interlock_domain::surface::Surface;
 use interlock_domain::surface::device::{ActionFacts, DeviceFacts, DeviceTable};
-use interlock_domain::surface::nature::Risk;
 use interlock_domain::surface::tool::{Annotations, BadTool, Definition, Kind, Text, Tool};
 
 use super::{BootError, Places};
@@ -93,18 +93,16 @@ fn table(devices: &Devices) -> DeviceTable {
     for device in devices.iter() {
         let mut actions = BTreeMap::new();
         let facts = |risk, protective| ActionFacts { risk, protective };
-        let word =
-            |risk: interlock_domain::device::point::Risk| Risk::from_word(risk.word()).unwrap_or(Risk::Dangerous);
         if !device.points.is_empty() {
             actions.insert(READ.to_owned(), facts(Risk::Read, false));
         }
         let writable = device.points.values().filter(|point| point.writable);
         if let Some(risk) = writable.map(|point| devices.write_risk(device, point)).max() {
             // One verb writes any point: it is as risky as the riskiest of them.
-            actions.insert(WRITE.to_owned(), facts(word(risk), false));
+            actions.insert(WRITE.to_owned(), facts(risk, false));
         }
         for action in device.actions.values() {
-            actions.insert(action.name.clone(), facts(word(action.risk), action.protective));
+            actions.insert(action.name.clone(), facts(action.risk, action.protective));
         }
         let facts =
             DeviceFacts { kind: device.kind.clone(), zone: device.zone.clone(), bus: device.bus.clone(), actions };

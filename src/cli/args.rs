@@ -343,9 +343,25 @@ pub enum EvidenceVerb {
     Verify {
         /// A single segment file, instead of a state directory.
         file: Option<PathBuf>,
+        /// Checkpoints that left this machine earlier; the log must still fit them.
+        #[arg(long, value_name = "FILE")]
+        checkpoints: Option<PathBuf>,
         /// Where the evidence is, and how it is shown.
         #[command(flatten)]
         from: EvidenceFrom,
+    },
+    /// All rows on standard output; reads a state directory, needs no daemon.
+    #[command(after_help = "Example:\n  interlock evidence export --format csv > evidence.csv")]
+    Export {
+        /// How they are written.
+        #[arg(long, value_enum, default_value_t = ExportFormat::Jsonl)]
+        format: ExportFormat,
+        /// From this row on.
+        #[arg(long, value_name = "SEQ")]
+        since: Option<u64>,
+        /// The state directory to read.
+        #[arg(long, value_name = "DIR")]
+        state: Option<PathBuf>,
     },
     /// How much there is.
     #[command(after_help = "Example:\n  interlock evidence stats")]
@@ -354,6 +370,15 @@ pub enum EvidenceVerb {
         #[command(flatten)]
         from: EvidenceFrom,
     },
+}
+
+/// How exported rows are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ExportFormat {
+    /// JSON Lines.
+    Jsonl,
+    /// Comma-separated values.
+    Csv,
 }
 
 /// Where the evidence is, and how it is shown.

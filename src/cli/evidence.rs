@@ -5,14 +5,15 @@ use std::path::{Path, PathBuf};
 use interlock_domain::id::Seq;
 use serde_json::{Value, json};
 
-use super::args::{EvidenceFrom, EvidenceVerb};
+use super::args::{EvidenceFrom, EvidenceVerb, ExportFormat};
 use super::client::Client;
 use super::error::{CliError, Exit};
 use super::out::{Out, shown};
 use super::places;
 use crate::store::error::StoreError;
+use crate::store::export::{ExportError, Format, export};
 use crate::store::read::{self, Query};
-use crate::store::verify::{Verdict, verify};
+use crate::store::verify::{Verdict, verify_against};
 
 type Connect<'a> = dyn FnOnce() -> Result<Client, CliError> + 'a;
 
@@ -52,7 +53,20 @@ pub(super) fn evidence(
             let row = row.ok_or_else(|| CliError::new(Exit::NotSo, format!("there is no row {seq}")))?;
             if from.json { out.json(&row) } else { whole(&row, out) }
         }
-        EvidenceVerb::Verify { file, from } => check(file.as_deref(), from, out),
+        EvidenceVerb::Verify { file, checkpoints, from } => check(file.as_deref(), checkpoints.as_deref(), from, out),
+        EvidenceVerb::Export { format, since, state } => {
+            let state = state_of(state.as_deref())?;
+            let query = Query { after: since.map(|seq| Seq(seq.saturating_sub(1))), ..Query::default() };
+            let format = match format {
+                ExportFormat::Jsonl => Format::JsonLines,
+                ExportFormat::Csv => Format::Csv,
+            };
+            match export(&state, &query, format, &mut std::io::stdout().lock()) {
+                Ok(_) => Ok(()),
+                Err(ExportError::Log(error)) => Err(store(error)),
+                Err(ExportError::Output(error)) => Err(error.into()),
+            }
+        }
         EvidenceVerb::Stats { from } => {
             let stats = match &from.state {
                 Some(state) => read::stats(state).map_err(store)?.to_json(),
@@ -99,15 +113,25 @@ fn list(
     }
 }
 
-fn check(file: Option<&Path>, from: &EvidenceFrom, out: &Out) -> Result<(), CliError> {
+/// The state directory that is named, or the usual one.
+fn state_of(named: Option<&Path>) -> Result<PathBuf, CliError> {
+    places::state(named).ok_or_else(|| {
+        CliError::new(Exit::Usage, "no state directory is named, and there is no home directory")
+            .hint("name it with --state DIR")
+    })
+}
+
+fn check(file: Option<&Path>, checkpoints: Option<&Path>, from: &EvidenceFrom, out: &Out) -> Result<(), CliError> {
     let path: PathBuf = match file {
         Some(file) => file.to_owned(),
-        None => places::state(from.state.as_deref()).ok_or_else(|| {
-            CliError::new(Exit::Usage, "no state directory is named, and there is no home directory")
-                .hint("interlock evidence verify --state DIR")
-        })?,
+        None => state_of(from.state.as_deref())?,
     };
-    let found = verify(&path).map_err(store)?;
+    let held_against = match checkpoints {
+        None => String::new(),
+        Some(file) => std::fs::read_to_string(file)
+            .map_err(|error| CliError::new(Exit::NoInput, format!("{}: {error}", file.display())))?,
+    };
+    let found = verify_against(&path, &held_against).map_err(store)?;
     let value = found.to_json();
     if from.json {
         out.json(&value)?;

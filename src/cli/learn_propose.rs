@@ -7,12 +7,13 @@ use std::collections::BTreeMap;
 use std::io::{BufRead, Write};
 use std::path::Path;
 
-use interlock_domain::command::definition::{Commands, Definition, Risk, Slot, SlotKind};
+use interlock_domain::command::definition::{Commands, Definition, Slot, SlotKind};
 use interlock_domain::command::lexicon::Lexicon;
 use interlock_domain::command::sound::Confusions;
 use interlock_domain::command::template::Template;
 use interlock_domain::command::understanding::Learned;
 use interlock_domain::learn::gate::{Base, Policy, Proposal, Verdict, review};
+use interlock_domain::risk::Risk;
 use serde_json::{Map, Value, json};
 
 use super::match_verb::MatchError;
@@ -143,7 +144,7 @@ fn definition(fields: &Map<String, Value>, id: String) -> Result<Definition, Str
     let risk = match text("risk") {
         // A command whose risk nobody has stated is taken for the worst.
         None => Risk::Dangerous,
-        Some(name) => Risk::parse(name).ok_or_else(|| format!("the risk {name:?} is not known"))?,
+        Some(name) => Risk::from_word(name).ok_or_else(|| format!("the risk {name:?} is not known"))?,
     };
     Ok(Definition {
         id,

@@ -7,8 +7,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use interlock_domain::command::bind;
-use interlock_domain::command::definition::{Commands, Definition, Risk, Slot, SlotKind};
+use interlock_domain::command::definition::{Commands, Definition, Slot, SlotKind};
 use interlock_domain::command::template::Template;
+use interlock_domain::risk::Risk;
 use serde_json::Value;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -170,7 +171,7 @@ impl<'a> Reader<'a> {
             patterns,
             slots,
             category: table.get("category").map(|node| self.string(node)).transpose()?.unwrap_or_default().to_owned(),
-            risk: Risk::parse(risk_name).ok_or_else(|| {
+            risk: Risk::from_word(risk_name).ok_or_else(|| {
                 self.at(risk, format!("the risk {risk_name:?} is not known")).hint("read, operate or dangerous")
             })?,
             protective: table.get("protective").map(|node| self.boolean(node)).transpose()?.unwrap_or(false),

@@ -39,8 +39,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use interlock_domain::device::check::{Place, Refused, Why};
-use interlock_domain::device::point::{ByteOrder, Point, Repr, Risk, Table, WordOrder, WriteBy};
+use interlock_domain::device::point::{ByteOrder, Point, Repr, Table, WordOrder, WriteBy};
 use interlock_domain::device::table::{Action, Bus, Device, Devices, Does, Link, Parity, Write};
+use interlock_domain::risk::Risk;
 use serde::Deserialize;
 use toml::Spanned;
 

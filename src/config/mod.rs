@@ -166,7 +166,9 @@ pub fn check(path: &Path, text: &str) -> Result<Config, ConfigError> {
         "proc" => Some(Tier::Proc),
         _ => None,
     })
-    .map_err(|span| wrong(span, "there is no such tier".to_owned()).hint("one of auto, pidfd, tryjoin, sentinel, proc"))?;
+    .map_err(|span| {
+        wrong(span, "there is no such tier".to_owned()).hint("one of auto, pidfd, tryjoin, sentinel, proc")
+    })?;
     let rules = rules(path, text, &file.policy)?;
     let directory = path.parent().unwrap_or(Path::new("."));
     let mut work_dirs = Vec::new();

@@ -15,8 +15,9 @@ use crate::id::{CallId, Epoch, QuestionId, RunId, ToolName};
 use crate::request::Asker;
 use crate::request::args::Args;
 use crate::request::why::Step;
+use crate::risk::Risk;
 use crate::surface::contract::Contract;
-use crate::surface::nature::{Class, Risk};
+use crate::surface::nature::Class;
 
 /// What somebody found out about an effect whose outcome was unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -18,6 +18,7 @@ pub mod liveness;
 pub mod mediator;
 pub mod repair;
 pub mod request;
+pub mod risk;
 #[cfg(test)]
 mod sample;
 pub mod schedule;

@@ -4,10 +4,7 @@
 //! loopback only, waits for events and never for time, and when something that it needs is not on the machine it
 //! says so with [`skipped`] and returns: `cargo xtask test` lists those by name.
 #![cfg(test)]
-#![expect(
-    clippy::wildcard_enum_match_arm,
-    reason = "a test names what it expects, and everything else fails it"
-)]
+#![expect(clippy::wildcard_enum_match_arm, reason = "a test names what it expects, and everything else fails it")]
 
 use std::fs::OpenOptions;
 use std::io::Write as _;

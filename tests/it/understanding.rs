@@ -8,11 +8,12 @@ use interlock::cli::match_verb;
 use interlock::config::{commands, lexicon};
 use interlock_domain::command::cascade::{Stages, Step, Walk};
 use interlock_domain::command::decide::Thresholds;
-use interlock_domain::command::definition::{Definition, Risk, Slot, SlotKind};
+use interlock_domain::command::definition::{Definition, Slot, SlotKind};
 use interlock_domain::command::resolution::{Outcome, Resolution, SlotValue};
 use interlock_domain::command::template::{Part, Template};
 use interlock_domain::command::understanding::{Learned, Understanding};
 use interlock_domain::learn::gate::{Base, Policy, Proposal, Verdict, review};
+use interlock_domain::risk::Risk;
 use serde_json::Value;
 
 fn shipped() -> Understanding {
@@ -313,7 +314,7 @@ fn proposal(row: &Value) -> Proposal {
                 patterns,
                 slots: if zoned { vec![zone] } else { Vec::new() },
                 category: text(row, "category").to_owned(),
-                risk: Risk::parse(text(row, "risk")).unwrap_or(Risk::Dangerous),
+                risk: Risk::from_word(text(row, "risk")).unwrap_or(Risk::Dangerous),
                 protective: false,
                 bind: Vec::new(),
             }))

@@ -321,8 +321,9 @@ fn named_slots(value: &Value, names: &mut BTreeSet<String>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::point::{Point, Repr, Risk, Table};
+    use crate::device::point::{Point, Repr, Table};
     use crate::device::table::{Action, Bus, Does as Acts, Link, Write};
+    use crate::risk::Risk;
     use serde_json::json;
     use std::sync::Arc;
     use std::time::Duration;

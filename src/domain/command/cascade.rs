@@ -6,13 +6,13 @@
 
 use super::compound;
 use super::decide;
-use super::definition::Risk;
 use super::hazard::{self, Hazard};
 use super::lexicon;
 use super::pattern::By;
 use super::resolution::{Candidate, HazardKind, Likeness, Outcome, Passage, Refused, Resolution, Stage};
 use super::understanding::Understanding;
 use super::utterance::Utterance;
+use crate::risk::Risk;
 
 /// Candidates named in a question to a person.
 pub const CANDIDATES_MAX: usize = 3;

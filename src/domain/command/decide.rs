@@ -4,7 +4,6 @@
 //! `the_thresholds_stand_on_a_plateau` prints for the development set, not at its edge.
 
 use super::cascade::CANDIDATES_MAX;
-use super::definition::Risk;
 use super::frame::{FAR, Frame};
 use super::hazard::Hazard;
 use super::lattice;
@@ -12,6 +11,7 @@ use super::resolution::{Candidate, Likeness, Outcome, Refused, Resolution, Stage
 use super::score::{Grid, Reading, Role, Scene};
 use super::understanding::Understanding;
 use super::utterance::Utterance;
+use crate::risk::Risk;
 
 /// Costs up to which a reading is taken, and how much better than the next command it must be, in hundredths of a
 /// character.

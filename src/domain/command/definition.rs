@@ -3,10 +3,9 @@
 //! Nothing here has been understood yet, and nothing here can act: a definition is checked data. The reader of the
 //! file (`config::commands`) makes it; [`super::understanding::Understanding`] compiles it.
 
-use std::fmt;
-
 use super::bind::Step;
 use super::template::Template;
+use crate::risk::Risk;
 
 /// A command set, in the order of its file.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -96,38 +95,4 @@ impl SlotKind {
 
     /// All names that [`SlotKind::parse`] knows, for a hint.
     pub const NAMES: &'static str = "device_no, number, percent, duration_s, digits, zone, text";
-}
-
-/// How bad a command is when it runs by mistake.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Risk {
-    /// It only looks.
-    Read,
-    /// It changes the plant in a way that can be changed back.
-    Operate,
-    /// It may hurt people or machines: it needs an exact or high-margin match, and a confirmation.
-    Dangerous,
-}
-
-impl Risk {
-    /// The name of the risk in a command set.
-    #[must_use]
-    pub fn parse(name: &str) -> Option<Risk> {
-        Some(match name {
-            "read" => Risk::Read,
-            "operate" => Risk::Operate,
-            "dangerous" => Risk::Dangerous,
-            _ => return None,
-        })
-    }
-}
-
-impl fmt::Display for Risk {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Risk::Read => "read",
-            Risk::Operate => "operate",
-            Risk::Dangerous => "dangerous",
-        })
-    }
 }

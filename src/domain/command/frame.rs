@@ -7,12 +7,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::definition::{Commands, Definition, Risk, SlotKind};
+use super::definition::{Commands, Definition, SlotKind};
 use super::lexicon::Lexicon;
 use super::number::Measure;
 use super::sound::Sounds;
 use super::template::{Part, Template};
 use super::words::{ACTIONS_MAX, Concept, Draft, Words, ZONE};
+use crate::risk::Risk;
 
 /// Things and attributes that one frame can need.
 pub(super) const NEEDS_MAX: usize = 4;

@@ -4,7 +4,7 @@
 //! nothing at all, which costs most. The cost is taken over the length of what was said. A hazard is harmless only
 //! inside an exactly written word of the explanation, and a value that is left over is a question, never a guess.
 
-use super::definition::{Definition, Risk, SlotKind};
+use super::definition::{Definition, SlotKind};
 use super::frame::{FAR, Frame, Frames, measure_bit};
 use super::hazard::Hazard;
 use super::lattice::Found;
@@ -12,6 +12,7 @@ use super::number::{self, Measure};
 use super::resolution::{HazardKind, SlotValue, Slots};
 use super::utterance::Utterance;
 use super::words::{Word, Words, ZONE};
+use crate::risk::Risk;
 
 /// Costs in hundredths of a character; the thresholds that they are held against stand in `decide`.
 mod cost {

@@ -4,7 +4,7 @@
 //! the whole, so that no utterance is ever understood half by the old words and half by the new.
 
 use super::decide::Thresholds;
-use super::definition::{Commands, Definition, Risk};
+use super::definition::{Commands, Definition};
 use super::frame::{self, Frames};
 use super::hazard::Rules;
 use super::lexicon::Lexicon;
@@ -12,6 +12,7 @@ use super::pattern::Patterns;
 use super::resolution::{Likeness, Outcome, Slots, Understood};
 use super::sound::{Confusions, Sounds};
 use super::words::Words;
+use crate::risk::Risk;
 
 /// What was learned, as one set that is active as a whole.
 #[derive(Debug, Clone, PartialEq, Default)]

@@ -8,8 +8,9 @@ use std::sync::Arc;
 
 use thiserror::Error;
 
-use super::point::{Point, Repr, Risk, Table};
+use super::point::{Point, Repr, Table};
 use super::table::{Action, Bus, Device, Devices, Does, Link, NAME_LEN_MAX, READ, WRITE, Write};
+use crate::risk::Risk;
 
 /// Where in a device a mistake is.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -10,8 +10,9 @@ use serde_json::Value;
 use thiserror::Error;
 
 use super::codec::{Raw, ValueError};
-use super::point::{Point, Risk, Table};
+use super::point::{Point, Table};
 use super::table::{Device, Devices, Does, READ, WRITE};
+use crate::risk::Risk;
 
 /// Most registers that one read may ask for (Modbus application protocol V1.1b3, sections 6.3 and 6.4).
 pub const READ_REGISTERS_MAX: u16 = 125;

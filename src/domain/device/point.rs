@@ -3,6 +3,7 @@
 //! Plain data: what a configuration says. [`super::table::Devices::new`] is the only check, and a point that did not
 //! pass it never reaches a bus.
 
+use crate::risk::Risk;
 use std::fmt;
 
 /// The four address spaces of Modbus (application protocol V1.1b3, section 4.3). Addresses are 0-based here, as on
@@ -152,35 +153,6 @@ pub enum WriteBy {
     Single,
     /// 15 and 16.
     Multiple,
-}
-
-/// What may come of an act, at worst. Ordered: `Read < Operate < Dangerous`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Risk {
-    /// Changes nothing.
-    Read,
-    /// Changes how the plant runs.
-    Operate,
-    /// Can hurt people or break machines when the moment is wrong.
-    Dangerous,
-}
-
-impl Risk {
-    /// As configuration and command sets write it.
-    #[must_use]
-    pub fn word(self) -> &'static str {
-        match self {
-            Risk::Read => "read",
-            Risk::Operate => "operate",
-            Risk::Dangerous => "dangerous",
-        }
-    }
-}
-
-impl fmt::Display for Risk {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.word())
-    }
 }
 
 /// One value of a device. `value = raw x scale + offset`, in `unit`.

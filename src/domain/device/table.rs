@@ -9,7 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::check::{Place, Refused, Taken, Why, at, check_bus, check_point};
-use super::point::{Point, Risk};
+use super::point::Point;
+use crate::risk::Risk;
 
 /// Longest name of a bus, device, point or action, in bytes: names stand in evidence rows and in questions.
 pub const NAME_LEN_MAX: usize = 64;

@@ -13,8 +13,9 @@ use thiserror::Error;
 use crate::request::paths::PathFacts;
 use crate::request::why::Step;
 use crate::request::{Asker, Via};
+use crate::risk::Risk;
 use crate::surface::contract::Contract;
-use crate::surface::nature::{Class, Deed, Keys, Nature, Risk};
+use crate::surface::nature::{Class, Deed, Keys, Nature};
 use crate::surface::shell::Script;
 
 use super::decide::{Case, Decision, Verdict, decide};

@@ -5,7 +5,8 @@
 
 use crate::request::paths::PathFacts;
 use crate::request::why::Step;
-use crate::surface::nature::{Deed, Nature, Risk};
+use crate::risk::Risk;
+use crate::surface::nature::{Deed, Nature};
 
 use super::matches::{Matched, matched};
 use super::policy::{Classifier, Mode, Policy};

@@ -7,8 +7,9 @@ use crate::id::{CallId, Epoch, QuestionId, ToolName};
 use crate::request::args::Digest;
 use crate::request::why::{Step, Why};
 use crate::request::{Asker, Refusal, Request};
+use crate::risk::Risk;
 use crate::surface::Call;
-use crate::surface::nature::{Nature, Risk};
+use crate::surface::nature::Nature;
 use crate::surface::tool::Tool;
 use crate::time::Tick;
 

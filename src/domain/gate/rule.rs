@@ -6,7 +6,7 @@
 
 use thiserror::Error;
 
-use crate::surface::nature::Risk;
+use crate::risk::Risk;
 use crate::surface::shell::Command;
 
 use super::pattern::{Anchors, PathPattern, Spelled, TextPattern, Url};

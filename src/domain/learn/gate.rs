@@ -4,7 +4,7 @@
 //! mean something else. What is left is taken, or put to a person when it is dangerous or the policy says so.
 
 use crate::command::cascade::{Stages, Step, Walk};
-use crate::command::definition::{Commands, Definition, Risk};
+use crate::command::definition::{Commands, Definition};
 use crate::command::hazard::{Rules, hazards};
 use crate::command::lexicon::Lexicon;
 use crate::command::resolution::Outcome;
@@ -12,6 +12,7 @@ use crate::command::sound::{Confusions, SAME_SOUND, Sounds};
 use crate::command::template::Part;
 use crate::command::understanding::{Learned, Understanding};
 use crate::command::utterance::Utterance;
+use crate::risk::Risk;
 
 /// What a set is compiled from: the gate compiles it anew for each proposal.
 #[derive(Debug, Clone, Copy)]

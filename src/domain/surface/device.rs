@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use super::nature::Risk;
+use crate::risk::Risk;
 
 /// All devices of this box, by name.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

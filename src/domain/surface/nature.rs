@@ -3,6 +3,7 @@
 //! "By input, not by tool": one `device` call reads, the next one opens a breaker. The gate judges the [`Deed`], the
 //! schedule orders by class and keys, the effect keeps the contract; all of them read what is found here once.
 
+use crate::risk::Risk;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -78,40 +79,6 @@ impl Keys {
     pub fn interfere(&self, other: &Keys) -> bool {
         let meet = |ours: &[Key], theirs: &[Key]| ours.iter().any(|one| theirs.iter().any(|two| one.overlaps(two)));
         meet(&self.writes, &other.writes) || meet(&self.writes, &other.reads) || meet(&self.reads, &other.writes)
-    }
-}
-
-/// The declared risk of an action.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Risk {
-    /// Looks.
-    Read,
-    /// Ordinary operation.
-    Operate,
-    /// Can hurt people or break things: always a question.
-    Dangerous,
-}
-
-impl Risk {
-    /// The word in rules, configuration and evidence.
-    #[must_use]
-    pub fn word(self) -> &'static str {
-        match self {
-            Risk::Read => "read",
-            Risk::Operate => "operate",
-            Risk::Dangerous => "dangerous",
-        }
-    }
-
-    /// Reads the word.
-    #[must_use]
-    pub fn from_word(word: &str) -> Option<Risk> {
-        match word {
-            "read" => Some(Risk::Read),
-            "operate" => Some(Risk::Operate),
-            "dangerous" => Some(Risk::Dangerous),
-            _ => None,
-        }
     }
 }
 

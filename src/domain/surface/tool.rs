@@ -19,8 +19,9 @@ use crate::request::why::Why;
 
 use super::contract::{Contract, Effect, Visibility};
 use super::device::DeviceTable;
-use super::nature::{Class, Deed, Key, Keys, Lane, Nature, Risk};
+use super::nature::{Class, Deed, Key, Keys, Lane, Nature};
 use super::shell::{self, Script};
+use crate::risk::Risk;
 
 /// How long a device may take: a field bus answers in milliseconds or not at all.
 pub const DEVICE_PATIENCE: Duration = Duration::from_secs(10);

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use interlock_domain::id::ToolName;
+use interlock_domain::risk::Risk;
 use interlock_domain::surface::contract::{Contract, Effect, Provenance, Visibility};
 use interlock_domain::surface::device::DeviceTable;
-use interlock_domain::surface::nature::{Class, Key, Keys, Risk};
+use interlock_domain::surface::nature::{Class, Key, Keys};
 use interlock_domain::surface::tool::{
     Annotations, BadTool, Declaration, Declared, Definition, FILE_PATIENCE, Kind, Text, Tool,
 };

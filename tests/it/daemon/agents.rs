@@ -170,6 +170,6 @@ fn the_python_client_lists_and_calls_in_both_eras_over_both_transports() {
         .output()
         .unwrap();
     assert!(output.status.success(), "{}\n{}", String::from_utf8_lossy(&output.stderr), daemon.log());
-    let said = String::from_utf8_lossy(&output.stdout);
+    let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(said.lines().filter(|line| line.ends_with("ok, 11 tools")).count(), 6, "{said}");
 }
