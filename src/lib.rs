@@ -41,7 +41,7 @@
 //! - [`sys`]: what only the kernel can say or do; `unsafe` lives here.
 //! - [`control`]: the Unix socket. [`agents`] and [`mcp`]: MCP in both eras. [`cli`]: verbs, hints, exit codes.
 //! - [`config`]: TOML into checked settings, unknown keys refused. [`plant`]: the embedded simulator.
-//! - [`bench`]: the figures of `interlock bench`.
+//! - [`mod@bench`]: the figures of `interlock bench`.
 //!
 //! # How one call moves
 //!

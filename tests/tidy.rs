@@ -127,7 +127,10 @@ const ROOMS: &[(&str, &[&str])] = &[
     ),
     (
         "mediator",
-        &["risk", "id", "time", "request", "surface", "gate", "schedule", "effect", "closure", "event", "repair"],
+        &[
+            "risk", "sample", "id", "time", "request", "surface", "gate", "schedule", "effect", "closure", "event",
+            "repair",
+        ],
     ),
     ("context", &["id", "time", "block", "closure", "event"]),
     ("trace", &["id", "time", "event"]),

@@ -412,7 +412,7 @@ pub enum PolicyVerb {
         after_help = "Example:\n  echo '{\"id\": 1, \"cwd\": \"/srv\", \"call\": {\"tool\": \"Bash\", \"input\": {\"command\": \"ls\"}}}' | interlock policy check"
     )]
     Check {
-        /// A configuration whose [policy] rules are older than those of a line.
+        /// A configuration whose policy rules are older than those of a line.
         #[arg(long, value_name = "FILE")]
         policy: Option<PathBuf>,
     },
