@@ -108,7 +108,7 @@ mod tests {
 
     #[test]
     fn removals_that_take_everything_are_known() {
-        let facts = PathFacts { cwd: "/work/ws".into(), home: Some("/home/u".into()), ..PathFacts::default() };
+        let facts = PathFacts { cwd: "/srv/ws".into(), home: Some("/home/u".into()), ..PathFacts::default() };
         let table = [
             ("rm -rf /", true),
             ("rm -rf /*", true),
@@ -128,7 +128,7 @@ mod tests {
             ("rm -rf \"${X:?}\"/*", false),
             ("rm -rf ${X}/build", false),
             ("rm -rf build", false),
-            ("rm -rf /work/ws/build", false),
+            ("rm -rf /srv/ws/build", false),
             ("rm -rf ~/tmp", false),
             ("rm *.o", false),
             ("find / -delete", true),
