@@ -98,10 +98,14 @@ fn all_steps(root: &Path) -> Result<Vec<Step>, String> {
     Ok(steps)
 }
 
-/// Found on the disk, so that a new `tests/NAME.rs` or `tests/NAME/main.rs` cannot be forgotten here.
+/// Found on the disk and in the manifests, so that a new `tests/NAME.rs`, `tests/NAME/main.rs` or `[[test]]` cannot be
+/// forgotten here.
 fn test_targets(root: &Path) -> Result<BTreeSet<String>, String> {
     let mut targets = BTreeSet::new();
     for package in PACKAGES {
+        let manifest = root.join(package).join("Cargo.toml");
+        let text = fs::read_to_string(&manifest).map_err(|e| format!("{}: {e}", manifest.display()))?;
+        targets.extend(declared_tests(&text));
         let Ok(entries) = fs::read_dir(root.join(package).join("tests")) else { continue };
         for entry in entries {
             let path = entry.map_err(|e| format!("{package}/tests: {e}"))?.path();
@@ -112,6 +116,20 @@ fn test_targets(root: &Path) -> Result<BTreeSet<String>, String> {
         }
     }
     Ok(targets)
+}
+
+/// The names of the `[[test]]` tables of a manifest.
+fn declared_tests(manifest: &str) -> Vec<String> {
+    let mut in_test = false;
+    let mut names = Vec::new();
+    for line in manifest.lines().map(str::trim) {
+        if line.starts_with('[') {
+            in_test = line == "[[test]]";
+        } else if let Some(name) = line.strip_prefix("name").filter(|_| in_test) {
+            names.extend(name.trim_start().strip_prefix('=').map(|name| name.trim().trim_matches('"').to_owned()));
+        }
+    }
+    names
 }
 
 fn summary(ended: &[Ended], skips: &Path, took: Duration) -> ExitCode {
@@ -128,4 +146,15 @@ fn summary(ended: &[Ended], skips: &Path, took: Duration) -> ExitCode {
     let failed = ended.iter().filter(|step| !step.passed).count();
     println!("{} steps, {failed} failed, {} tests skipped, {:.1} s", ended.len(), skipped.len(), took.as_secs_f64());
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_test_that_only_the_manifest_names_is_found() {
+        let manifest = "[package]\nname = \"a\"\n[[test]]\nname = \"sim\"\npath = \"x\"\n[[bin]]\nname = \"b\"\n";
+        assert_eq!(declared_tests(manifest), ["sim"]);
+    }
 }

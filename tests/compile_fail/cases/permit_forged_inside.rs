@@ -11,6 +11,8 @@ mod gate;
 mod id;
 #[path = "../../../src/domain/request/mod.rs"]
 mod request;
+#[path = "../../../src/domain/risk.rs"]
+mod risk;
 #[path = "../../../src/domain/schedule/mod.rs"]
 mod schedule;
 #[path = "../../../src/domain/surface/mod.rs"]
