@@ -38,7 +38,8 @@ fn print(answer: &Value, out: &Out) -> Result<(), CliError> {
     if let Some(output) = answer.get("output").filter(|output| !output.is_null()) {
         out.line(&format!("  {output}"))?;
     }
-    if let Some(question) = answer.get("question").and_then(Value::as_str) {
+    let asked = answer.get("decision").and_then(Value::as_str) == Some("ask");
+    if let Some(question) = answer.get("question").and_then(Value::as_str).filter(|_| asked) {
         let hint = out.pick("answer with", "回答");
         out.line(&format!("  {hint}: interlock ask allow {question} | interlock ask deny {question}"))?;
     }
