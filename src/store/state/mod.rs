@@ -1,4 +1,4 @@
-//! `state.db`: all that changes. Questions, tasks, alarms, grants, and the numbers that are never given twice.
+//! `state.db`: what changes. Alarms, and the numbers that are never given twice.
 //!
 //! It is not evidence: rows here are updated and old ones removed, and each change that matters is also a row of the
 //! log. It has a schema version of its own; a file from a newer build is refused, never converted back. Each change
@@ -7,48 +7,16 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use interlock_domain::id::BatchId;
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior};
 
 use super::error::StoreError;
 
 pub mod alarm;
 mod aside;
-pub mod grant;
-pub mod question;
-pub mod task;
 
 /// Each step brings the schema from its index to the next version. A step that was released is never changed.
 const STEPS: &[&str] = &["
 CREATE TABLE counter (name TEXT PRIMARY KEY, next INTEGER NOT NULL) STRICT, WITHOUT ROWID;
-CREATE TABLE question (
-  id INTEGER PRIMARY KEY,
-  kind TEXT NOT NULL CHECK (kind IN ('permit', 'confirm', 'outcome')),
-  call TEXT NOT NULL,
-  text TEXT NOT NULL,
-  detail TEXT,
-  asked INTEGER NOT NULL,
-  until INTEGER,
-  closing TEXT CHECK (closing IN ('allowed', 'denied', 'expired', 'withdrawn', 'not_started', 'done', 'failed')),
-  by TEXT,
-  note TEXT,
-  closed INTEGER,
-  CHECK ((closing IS NULL) = (closed IS NULL))
-) STRICT;
-CREATE INDEX question_open ON question (id) WHERE closing IS NULL;
-CREATE TABLE task (
-  id INTEGER PRIMARY KEY,
-  generation INTEGER NOT NULL,
-  call TEXT,
-  tool TEXT NOT NULL,
-  input TEXT NOT NULL,
-  state TEXT NOT NULL CHECK (state IN ('RUNNING', 'ZOMBIE', 'DEAD', 'STOPPED', 'CLEANED')),
-  outcome TEXT,
-  cause TEXT,
-  started INTEGER NOT NULL,
-  changed INTEGER NOT NULL,
-  evidence INTEGER
-) STRICT;
 CREATE TABLE alarm (
   id INTEGER PRIMARY KEY,
   source TEXT NOT NULL,
@@ -58,22 +26,9 @@ CREATE TABLE alarm (
   by TEXT,
   cleared INTEGER
 ) STRICT;
-CREATE TABLE grant_ (
-  id INTEGER PRIMARY KEY,
-  rule TEXT NOT NULL,
-  decision TEXT NOT NULL CHECK (decision IN ('allow', 'ask', 'deny')),
-  run TEXT,
-  by TEXT NOT NULL,
-  note TEXT,
-  given INTEGER NOT NULL,
-  until INTEGER,
-  revoked INTEGER
-) STRICT;
 "];
 
-/// Numbers of batches that are set aside with one commit: a batch must not wait for a disk to get its number.
-const BATCHES_ASIDE: u64 = 1024;
-/// Closed questions, cleaned tasks, cleared alarms and ended grants that are kept, of each: enough for a shift
+/// Cleared alarms that are kept: enough for a shift
 /// report, few enough that the file stays small. The log has them all.
 const ENDED_KEPT: u32 = 2_000;
 
@@ -82,7 +37,6 @@ const ENDED_KEPT: u32 = 2_000;
 pub struct State {
     path: PathBuf,
     connection: Connection,
-    batches: std::ops::Range<u64>,
 }
 
 impl State {
@@ -105,20 +59,7 @@ impl State {
             Migration::Newer { found, supported } => StoreError::Newer { path: path.clone(), found, supported },
             Migration::Sqlite(e) => StoreError::sqlite(&path, e),
         })?;
-        Ok(State { path, connection, batches: 0..0 })
-    }
-
-    /// The number of the next batch. Never given before, also not by an earlier start.
-    ///
-    /// # Errors
-    /// When numbers cannot be set aside durably.
-    pub fn next_batch(&mut self) -> Result<BatchId, StoreError> {
-        if let Some(batch) = self.batches.next() {
-            return Ok(BatchId(batch));
-        }
-        let first = self.transact(|transaction| take(transaction, "batch", BATCHES_ASIDE))?;
-        self.batches = first + 1..first + BATCHES_ASIDE;
-        Ok(BatchId(first))
+        Ok(State { path, connection })
     }
 
     fn transact<T>(
@@ -158,18 +99,6 @@ fn take(connection: &Connection, counter: &str, count: u64) -> rusqlite::Result<
     Ok(first.unsigned_abs())
 }
 
-/// A value of a column that is none of its words, or no id.
-fn misfit(at: usize, text: &str) -> rusqlite::Error {
-    let error = format!("{text:?} does not belong here");
-    rusqlite::Error::FromSqlConversionFailure(at, rusqlite::types::Type::Text, error.into())
-}
-
-/// An id out of a column.
-fn id<T: std::str::FromStr>(row: &rusqlite::Row<'_>, at: usize) -> rusqlite::Result<Option<T>> {
-    let Some(text) = row.get::<_, Option<String>>(at)? else { return Ok(None) };
-    text.parse().map(Some).map_err(|_| misfit(at, &text))
-}
-
 #[derive(Debug)]
 enum Migration {
     Newer { found: i64, supported: i64 },
@@ -203,17 +132,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_of_batches_are_never_given_twice() {
+    fn numbers_that_are_set_aside_are_never_given_twice() {
         let dir = tempfile::tempdir().unwrap();
-        let mut last = 0;
-        for _ in 0..3 {
-            let mut state = State::open(dir.path()).unwrap();
-            for _ in 0..BATCHES_ASIDE + 3 {
-                let BatchId(next) = state.next_batch().unwrap();
-                assert!(next > last, "{next} after {last}");
-                last = next;
-            }
+        let mut next = 1;
+        for count in [16, 1, u64::from(u32::MAX)] {
+            let first = State::open(dir.path()).unwrap().set_aside("batch", count).unwrap();
+            assert_eq!(first, next);
+            next += count;
         }
+        assert_eq!(State::open(dir.path()).unwrap().set_aside("task", 1).unwrap(), 1);
     }
 
     #[test]
