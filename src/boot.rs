@@ -4,6 +4,7 @@
 //! STOPPING, surfaces stop accepting, workers are asked to stop, the mediator settles or abandons, the log flushes.
 
 mod commands;
+pub mod model;
 mod reload;
 mod surface;
 

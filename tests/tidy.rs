@@ -35,7 +35,8 @@ const MODULES: &[(&str, &[&str], &[&str])] = &[
         &["sys", "mcp"],
         &["tokio", "reqwest", "rustls", "tokio_modbus", "tokio_serial", "rmcp", "sha2", "base64"],
     ),
-    ("infer", &[], &["ort"]),
+    // Its library of passages is SQLite (FTS5); a model is loaded by its hash.
+    ("infer", &[], &["ort", "rusqlite", "sha2"]),
     // Owners.
     // Its journal says where log lines go.
     ("engine", &["store", "tool", "infer", "sys", "provider", "record"], &["tokio", "tracing_subscriber"]),

@@ -10,10 +10,13 @@ mod check;
 mod client;
 mod device;
 pub mod doctor;
+pub mod doctor_model;
 pub mod error;
 mod evidence;
 pub mod generate;
 mod json_lines;
+mod knowledge;
+mod later;
 mod learn;
 pub mod learn_propose;
 pub mod match_verb;
@@ -72,6 +75,7 @@ fn verb(cli: &Cli, out: &Out) -> Result<ExitCode, CliError> {
         Verb::Status(args) => status::status(args, client()?, out),
         Verb::Reload => status::reload(client()?, out),
         Verb::Evidence(verb) => evidence::evidence(verb, client, out),
+        Verb::Knowledge(verb) => knowledge::knowledge(verb, out),
         Verb::Learn(verb) => learn::learn(verb),
         Verb::Policy(verb) => policy::policy(verb),
         Verb::Mcp => mcp::bridge(client()?),
@@ -90,6 +94,8 @@ fn understand(args: &args::MatchArgs) -> Result<(), CliError> {
     };
     let wanted = match_verb::MatchArgs {
         commands: args.commands.first().cloned(),
+        state: args.state.clone(),
+        model: args.model.clone(),
         stages: (!args.stages.is_empty()).then(|| args.stages.join(",")),
         explain: args.explain,
         json: args.json || !std::io::stdin().is_terminal(),

@@ -8,6 +8,7 @@ pub mod device;
 mod error;
 mod file;
 pub mod lexicon;
+pub mod model;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -81,6 +82,10 @@ pub struct Config {
     pub command_files: Vec<PathBuf>,
     /// The `http` tool may reach link-local addresses.
     pub http_link_local: bool,
+    /// The model stage.
+    pub model: model::Model,
+    /// The folders whose passages answer questions.
+    pub knowledge_folders: Vec<PathBuf>,
 }
 
 /// Reads and checks a file; without one, gives the embedded default.
@@ -196,6 +201,8 @@ pub fn check(path: &Path, text: &str) -> Result<Config, ConfigError> {
         tier,
         command_files: file.commands.files.iter().map(|file| directory.join(file.get_ref())).collect(),
         http_link_local: file.http.link_local.unwrap_or(false),
+        model: model::model(path, text, &file.model)?,
+        knowledge_folders: model::folders(path, text, &file.knowledge)?,
     })
 }
 

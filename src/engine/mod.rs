@@ -1,8 +1,10 @@
 //! The owners: each owns one machine and carries out what it decides.
 
 pub mod handle;
+pub mod inference;
 pub mod journal;
 pub mod keeper;
+pub mod librarian;
 pub mod listener;
 pub mod log;
 pub mod mediator;

@@ -5,6 +5,7 @@
 mod evidence;
 mod liveness;
 mod power;
+mod understanding;
 
 /// Whether the experiment of this name was asked for.
 fn asked(name: &str) -> bool {

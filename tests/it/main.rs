@@ -14,6 +14,7 @@ mod causes;
 mod daemon;
 mod evidence;
 mod mcp;
+mod model;
 mod modbus;
 mod plant;
 mod remedies;
