@@ -131,6 +131,7 @@ pub(super) fn settings(config: &Config, places: &Places) -> Settings {
         confirm_protective: config.confirm_protective,
         own_paths: own_paths(own(config, places)),
         own_secrets: own_paths([places.state.join("keys")]),
+        breaker: config.breaker,
     }
 }
 
@@ -141,6 +142,7 @@ fn own(config: &Config, places: &Places) -> Vec<PathBuf> {
     let mut paths: Vec<PathBuf> = of_state.iter().map(|name| places.state.join(name)).collect();
     paths.extend(config.file.clone());
     paths.extend(config.command_files.iter().cloned());
+    paths.extend(config.policy_files.iter().cloned());
     paths.push(places.socket.clone());
     paths
 }

@@ -60,6 +60,9 @@ pub enum Verb {
     /// The evidence log.
     #[command(subcommand)]
     Evidence(EvidenceVerb),
+    /// The typed graph of one run, from the log alone; needs no daemon.
+    #[command(after_help = "Example:\n  interlock trace last --format html > run.html")]
+    Trace(TraceArgs),
     /// Self-learning proposals and the review gate; needs no daemon.
     #[command(subcommand)]
     Learn(LearnVerb),
@@ -405,6 +408,35 @@ pub enum LearnVerb {
         #[arg(long, value_name = "PATH")]
         commands: Option<PathBuf>,
     },
+}
+
+/// `trace`.
+#[derive(Debug, Args)]
+pub struct TraceArgs {
+    /// The run, as `say --json` and `evidence query --kind run_opened` name it; `last` is the one that was opened last.
+    pub run: String,
+    /// The written form.
+    #[arg(long, value_enum, default_value = "text")]
+    pub format: TraceFormat,
+    /// As `--format json`.
+    #[arg(long)]
+    pub json: bool,
+    /// Where evidence and state are kept.
+    #[arg(long, value_name = "DIR")]
+    pub state: Option<PathBuf>,
+}
+
+/// The written forms of a trace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum TraceFormat {
+    /// Lines for a person.
+    Text,
+    /// The language of Graphviz.
+    Dot,
+    /// One object.
+    Json,
+    /// One page that stands alone.
+    Html,
 }
 
 /// `policy`.

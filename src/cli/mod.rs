@@ -26,6 +26,7 @@ mod run;
 mod say;
 mod status;
 mod task;
+mod trace;
 mod watch;
 
 use std::io::IsTerminal;
@@ -75,6 +76,7 @@ fn verb(cli: &Cli, out: &Out) -> Result<ExitCode, CliError> {
         Verb::Evidence(verb) => evidence::evidence(verb, client, out),
         Verb::Learn(verb) => learn::learn(verb),
         Verb::Policy(verb) => policy::policy(verb),
+        Verb::Trace(args) => trace::trace(args, out),
         Verb::Effects(verb) => effects::effects(verb),
         Verb::Mcp => mcp::bridge(client()?),
         Verb::Bench(args) => bench::bench(args, out),

@@ -8,17 +8,19 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use interlock_domain::closure::Reply;
+use interlock_domain::closure::{Ending, Reply};
 use interlock_domain::effect::Order;
 use interlock_domain::effect::journal::Entry;
 use interlock_domain::effect::report::{Loss, Report};
 use interlock_domain::event::{Event, Found};
+use interlock_domain::gate::breaker::Breaker;
 use interlock_domain::gate::docket::{Answer, Ignored, Question};
 use interlock_domain::gate::policy::{Mode, Policy, RuleOrder};
 use interlock_domain::gate::rule::Rules;
 use interlock_domain::id::{BatchId, CallId, QuestionId, RunId};
 use interlock_domain::mediator::{Action, Input, Mediator, Opening};
 use interlock_domain::repair::Mend;
+use interlock_domain::request::why::Why;
 use interlock_domain::request::{Asker, Batch, Wish};
 use interlock_domain::surface::Surface;
 use interlock_domain::time::Tick;
@@ -57,6 +59,8 @@ pub struct Settings {
     pub own_paths: Arc<[String]>,
     /// Where Interlock keeps its keys: reading there is a question in every mode.
     pub own_secrets: Arc<[String]>,
+    /// When repeated denials of one kind are too many.
+    pub breaker: Breaker,
 }
 
 impl Settings {
@@ -70,6 +74,7 @@ impl Settings {
             confirm_protective: self.confirm_protective,
             own_paths: Arc::clone(&self.own_paths),
             own_secrets: Arc::clone(&self.own_secrets),
+            breaker: self.breaker,
             ..Policy::plain(asker)
         }
     }
@@ -372,6 +377,9 @@ impl Owner {
         let receipt = matches!(event, Event::Settled { .. }).then(Receipt::default);
         if let Some(receipt) = &receipt {
             self.receipts.insert(entry, receipt.clone());
+        }
+        if let Event::Settled { call, ending: Ending::NotStarted(Why::DeniedRepeatedly { times, .. }) } = event {
+            self.parts.own.denied_repeatedly(*call, *times);
         }
         let row = row(event, super::stamp::now());
         let mut waiting = crate::store::queue::Entry { row, now, tell: Tell::Ticket(entry.0), receipt };

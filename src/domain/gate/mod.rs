@@ -5,6 +5,7 @@
 //! here; an answer fits one (call, input, facts, epoch) and nothing else, and the first answer counts.
 
 mod address;
+pub mod breaker;
 pub mod check;
 mod danger;
 pub mod decide;
