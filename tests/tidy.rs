@@ -109,7 +109,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("block", &["id"]),
     ("device", &["risk", "id"]),
     ("request", &["id", "time"]),
-    ("surface", &["risk", "id", "time", "request"]),
+    ("surface", &["risk", "sample", "id", "time", "request"]),
     ("gate", &["risk", "sample", "id", "time", "request", "surface"]),
     ("schedule", &["risk", "sample", "id", "time", "request", "surface", "gate"]),
     ("effect", &["risk", "sample", "id", "time", "request", "surface", "gate", "schedule"]),

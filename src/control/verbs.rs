@@ -166,7 +166,7 @@ fn store(error: &crate::engine::log::Error) -> Trouble {
 fn not_taken(error: &NotTaken) -> Trouble {
     let kind = match error {
         NotTaken::Busy | NotTaken::Stopping => Kind::Busy,
-        NotTaken::Input(_) | NotTaken::Batch(_) => Kind::Usage,
+        NotTaken::Input(_) | NotTaken::Batch(_) | NotTaken::NoParent(_) => Kind::Usage,
     };
     Trouble::new(kind, error.to_string())
 }

@@ -19,13 +19,13 @@ use interlock_domain::gate::rule::Rules;
 use interlock_domain::id::{BatchId, CallId, QuestionId, RunId};
 use interlock_domain::mediator::{Action, Input, Mediator, Opening};
 use interlock_domain::repair::Mend;
-use interlock_domain::request::{Asker, Batch, Wish};
+use interlock_domain::request::{Batch, Wish};
 use interlock_domain::surface::Surface;
 use interlock_domain::time::Tick;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{Id, JoinError, JoinSet};
 
-use super::handle::{AnswerTaken, Answered, Message, NotTaken, Open, Submitted};
+use super::handle::{AnswerTaken, Answered, Message, NotTaken, Open, Submitted, Who};
 use super::own::Own;
 use crate::record::event::row;
 use crate::store::queue::{Acks, Health, NotWritten, Receipt, Tell, Writer};
@@ -60,17 +60,17 @@ pub struct Settings {
 }
 
 impl Settings {
-    fn policy(&self, asker: Asker, answerable: bool) -> Policy {
+    fn policy(&self, who: &Who) -> Policy {
         Policy {
-            mode: self.mode,
+            mode: who.mode.unwrap_or(self.mode).min(self.mode),
             rules: Arc::clone(&self.rules),
             order: self.order,
-            answerable,
+            answerable: who.answerable,
             ask_patience: self.ask_patience,
             confirm_protective: self.confirm_protective,
             own_paths: Arc::clone(&self.own_paths),
             own_secrets: Arc::clone(&self.own_secrets),
-            ..Policy::plain(asker)
+            ..Policy::plain(who.asker.clone())
         }
     }
 }
@@ -112,7 +112,7 @@ pub struct Owner {
     replies: BTreeMap<BatchId, oneshot::Sender<Vec<Answered>>>,
     watchers: BTreeMap<CallId, Vec<oneshot::Sender<Answered>>>,
     receipts: BTreeMap<Entry, Receipt>,
-    runs: BTreeMap<RunId, (Asker, bool)>,
+    runs: BTreeMap<RunId, Who>,
     /// The newest record that was handed to the writer.
     newest: Entry,
     telling: JoinSet<()>,
@@ -218,13 +218,19 @@ impl Owner {
 
     async fn message(&mut self, message: Message) {
         match message {
-            Message::OpenRun { asker, answerable, back } => {
+            Message::OpenRun { who, back } => {
                 let run = RunId::new(unix_ms(), random());
-                let policy = self.parts.settings.policy(asker.clone(), answerable);
-                let surface = self.parts.surface.clone();
-                self.runs.insert(run, (asker, answerable));
-                self.step(Input::Open(Box::new(Opening { run, parent: None, surface, policy }))).await;
-                let _ = back.send(run);
+                let opening = self.opening(run, &who);
+                self.step(Input::Open(Box::new(opening))).await;
+                // Of a run of nobody's that was not opened, the wishes say why. A child must know before it begins.
+                let opened = match who.parent {
+                    Some(parent) if self.machine.surface(run).is_none() => Err(NotTaken::NoParent(parent)),
+                    Some(_) | None => Ok(run),
+                };
+                if opened.is_ok() {
+                    self.runs.insert(run, who);
+                }
+                let _ = back.send(opened);
             }
             Message::CloseRun { run } => {
                 self.runs.remove(&run);
@@ -255,17 +261,23 @@ impl Owner {
                 self.parts.settings = *settings;
                 self.parts.surface = surface;
                 self.parts.tools = tools;
-                let runs: Vec<_> = self.runs.iter().map(|(run, who)| (*run, who.clone())).collect();
-                for (run, (asker, answerable)) in runs {
-                    let policy = self.parts.settings.policy(asker, answerable);
-                    let surface = self.parts.surface.clone();
-                    self.step(Input::Open(Box::new(Opening { run, parent: None, surface, policy }))).await;
+                // A child follows its parent, inside the machine.
+                let runs = self.runs.iter().filter(|(_, who)| who.parent.is_none());
+                let openings: Vec<Opening> = runs.map(|(run, who)| self.opening(*run, who)).collect();
+                for opening in openings {
+                    self.step(Input::Open(Box::new(opening))).await;
                 }
                 let _ = back.send(());
             }
             // Taken by the loop, which ends with it.
             Message::Stop { back } => drop(back),
         }
+    }
+
+    fn opening(&self, run: RunId, who: &Who) -> Opening {
+        let policy = self.parts.settings.policy(who);
+        let (surface, narrowing) = (self.parts.surface.clone(), who.narrowing.clone());
+        Opening { run, parent: who.parent, surface, narrowing, policy }
     }
 
     async fn submit(&mut self, run: RunId, wishes: Vec<Wish>, back: oneshot::Sender<Result<Submitted, NotTaken>>) {

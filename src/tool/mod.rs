@@ -15,6 +15,7 @@ use serde_json::Value;
 use tokio::sync::oneshot;
 
 pub mod device;
+pub mod endpoint;
 pub mod files;
 pub mod http;
 pub mod modbus;
