@@ -134,7 +134,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ),
     ("context", &["id", "time", "block", "request", "closure", "event"]),
     ("trace", &["id", "time", "event"]),
-    ("agent", &["id", "time", "block", "request", "surface", "effect", "closure", "event", "context"]),
+    ("agent", &["id", "time", "block", "request", "surface", "gate", "effect", "closure", "event", "context"]),
     ("liveness", &["id", "time"]),
     ("command", &["risk", "id", "time", "device", "request"]),
     ("learn", &["risk", "id", "time", "command"]),

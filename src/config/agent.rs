@@ -8,6 +8,7 @@ use std::ops::{Range, RangeInclusive};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use interlock_domain::agent::profile::{Hook, Profile, When};
 use interlock_domain::block::Provider;
 use interlock_domain::gate::policy::Mode;
 use interlock_domain::surface::narrow::{Allow, NAMES_MAX};
@@ -50,51 +51,6 @@ pub enum Key {
     Credential(String),
     /// A file that nobody but the service can read: absolute.
     File(PathBuf),
-}
-
-/// When a hook runs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum When {
-    /// Before the call is handed in: it may deny it or change its input.
-    Before,
-    /// After the call has ended: it may add to its result, or withhold it.
-    After,
-}
-
-/// A command that looks at calls.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Hook {
-    /// When it runs.
-    pub when: When,
-    /// For which tools.
-    pub tools: Allow,
-    /// The program, absolute, and its arguments.
-    pub command: Vec<String>,
-    /// How long it may take.
-    pub patience: Duration,
-}
-
-/// A kind of subagent.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Profile {
-    /// As the model names it.
-    pub name: String,
-    /// What it is for, told to the model.
-    pub description: String,
-    /// What it is told to be; nothing means what its parent is told.
-    pub instructions: Option<String>,
-    /// The tools that it may have.
-    pub allow: Allow,
-    /// The tools that it may not have.
-    pub deny: BTreeSet<String>,
-    /// Its mode, at most its parent's.
-    pub mode: Option<Mode>,
-    /// Its turns.
-    pub turns_max: Option<u32>,
-    /// It works in a git work tree of its own.
-    pub worktree: bool,
-    /// It begins with what its parent knows, instead of with its task alone.
-    pub fork: bool,
 }
 
 /// The checked table.

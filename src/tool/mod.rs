@@ -17,6 +17,7 @@ use tokio::sync::oneshot;
 pub mod device;
 pub mod endpoint;
 pub mod files;
+pub mod hook;
 pub mod http;
 pub mod modbus;
 pub mod shell;

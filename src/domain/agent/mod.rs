@@ -6,6 +6,7 @@
 //! On every way out each call in the history has its one result, so that the history may be sent as it is. A loop that
 //! does not end by itself is ended by its turns, its attempts, or its window.
 
+pub mod profile;
 pub mod result;
 #[cfg(test)]
 mod tests;

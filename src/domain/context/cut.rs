@@ -10,7 +10,7 @@ use crate::request::args::Digest;
 use super::estimate;
 
 /// The newest pictures, which are never taken: what is being talked about.
-pub const IMAGES_KEPT: usize = 2;
+const IMAGES_KEPT: usize = 2;
 
 /// The messages at the end whose results level 1 leaves alone: the last two rounds.
 const RECENT: usize = 4;
