@@ -52,6 +52,7 @@ const MODULES: &[(&str, &[&str], &[&str])] = &[
         "control",
         &[
             "record",
+            "engine::agent",
             "engine::handle",
             "engine::listener",
             "engine::log",

@@ -25,6 +25,7 @@ use interlock_domain::time::Tick;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{Id, JoinError, JoinSet};
 
+use super::agent;
 use super::handle::{AnswerTaken, Answered, Message, NotTaken, Open, Submitted, Who};
 use super::own::Own;
 use crate::record::event::row;
@@ -85,6 +86,8 @@ pub struct Parts {
     pub tools: Arc<Tools>,
     /// The tools that act on the daemon itself.
     pub own: Arc<Own>,
+    /// The runs of a model: a subagent is one of them.
+    pub agent: super::agent::Handle,
     /// The tools that every run sees.
     pub surface: Surface,
     /// What the configuration says about runs.
@@ -276,7 +279,7 @@ impl Owner {
 
     fn opening(&self, run: RunId, who: &Who) -> Opening {
         let policy = self.parts.settings.policy(who);
-        let (surface, narrowing) = (self.parts.surface.clone(), who.narrowing.clone());
+        let (surface, narrowing) = (self.parts.surface.clone(), who.left());
         Opening { run, parent: who.parent, surface, narrowing, policy }
     }
 
@@ -388,8 +391,15 @@ impl Owner {
         let (stop, stopper) = Stop::new();
         let (tools, own) = (Arc::clone(&self.parts.tools), Arc::clone(&self.parts.own));
         // Called inside the task: a panic before the first await is caught there too.
+        let agent = self.parts.agent.clone();
         let task = self.running.spawn(async move {
-            if Own::is_own(&order) { own.run(order, tools).await } else { crate::tool::run(order, &tools, stop).await }
+            if agent::child::is_one(&order) {
+                agent.child(order, stop).await
+            } else if Own::is_own(&order) {
+                own.run(order, tools).await
+            } else {
+                crate::tool::run(order, &tools, stop).await
+            }
         });
         self.calls.insert(task.id(), call);
         self.stoppers.insert(call, stopper);

@@ -87,7 +87,7 @@ pub struct Asked {
 #[derive(Debug, Error)]
 pub enum NotAsked {
     /// There is no model.
-    #[error("no language model is configured")]
+    #[error("there is no language model: none is configured, or its key could not be read (the daemon's log says so)")]
     NoModel,
     /// The request is empty, or beyond a bound.
     #[error("a request has 1 to {TEXT_BYTES_MAX} bytes; this one has {0}")]

@@ -5,8 +5,10 @@ use std::time::Duration;
 use interlock_domain::agent::{Input, Said, Trouble};
 use interlock_domain::block::{Ids, Message};
 use serde_json::{Map, Value};
+use tokio::sync::mpsc;
 
 use super::Settings;
+use super::told::Told;
 use crate::provider::end::{End, Fault, Live, Stop, Terminal};
 use crate::provider::request::{self, Ask, Tool};
 use crate::provider::{Normalizer, reported};
@@ -26,13 +28,6 @@ const TOO_LONG: &[&str] = &[
     "exceeds the available context",
 ];
 
-/// More of an answer, as it comes.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Piece {
-    Text(String),
-    Thinking(String),
-}
-
 /// What came of one request.
 pub(super) struct Outcome {
     /// For the machine.
@@ -47,14 +42,14 @@ pub(super) struct Outcome {
     pub(super) notes: Vec<String>,
 }
 
-/// Asks, and hands each piece of the answer to `live`, which may hold the stream up.
+/// Asks, and tells each piece of the answer to whoever listens; one who does not read holds the stream up.
 pub(super) async fn ask(
     settings: &Settings,
     system: &str,
     tools: &[Tool],
     history: &[Message],
     ids: Ids,
-    live: &mut (impl AsyncFnMut(Piece) + Send),
+    tell: Option<&mpsc::Sender<Told>>,
 ) -> Outcome {
     let asked = Ask { model: &settings.model, system, tools, history, output_max: settings.output_max };
     let body = request::body(&settings.dialect, &asked).to_string().into_bytes();
@@ -78,12 +73,15 @@ pub(super) async fn ask(
             Ok(Some(bytes)) => {
                 let mut pieces = Vec::new();
                 normalizer.feed(&bytes, &mut |piece| match piece {
-                    Live::Text(text) => pieces.push(Piece::Text(text.to_owned())),
-                    Live::Thinking(text) => pieces.push(Piece::Thinking(text.to_owned())),
+                    Live::Text(text) => pieces.push(Told::Text(text.to_owned())),
+                    Live::Thinking(text) => pieces.push(Told::Thinking(text.to_owned())),
                     Live::Call(_) => {}
                 });
-                for piece in pieces {
-                    live(piece).await;
+                if let Some(tell) = tell {
+                    for piece in pieces {
+                        // A listener that is gone is noticed by whoever drives.
+                        let _ = tell.send(piece).await;
+                    }
                 }
                 if normalizer.is_over() {
                     break;
