@@ -16,7 +16,7 @@ use super::{BootError, Places};
 use crate::config::Config;
 use crate::engine::handle::Grounds;
 use crate::engine::mediator::{Settings, own_paths};
-use crate::engine::own;
+use crate::engine::{agent, own};
 use crate::tool::device::{DeviceTool, EVERY};
 use crate::tool::{About, Tools, device, files, http, shell};
 
@@ -69,6 +69,7 @@ fn make(devices: &Devices) -> Result<Surface, BadTool> {
         tool(&http::HTTP, Kind::Http, hints(false, true, false, true))?,
     ];
     tools.extend(own::tools(table)?);
+    tools.push(agent::child::tool()?);
     Ok(Surface::new(tools.into_iter().map(Arc::new)))
 }
 

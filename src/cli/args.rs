@@ -39,6 +39,9 @@ pub enum Verb {
     /// One operator command through the whole path.
     #[command(after_help = "Example:\n  interlock say 启动二号泵")]
     Say(SayArgs),
+    /// A request to the configured language model; its tool calls walk the same path.
+    #[command(after_help = "Example:\n  interlock agent 检查三台泵的压力，异常的报给我")]
+    Agent(AgentArgs),
     /// The configured devices.
     #[command(subcommand)]
     Device(DeviceVerb),
@@ -127,6 +130,23 @@ pub struct SayArgs {
     #[arg(long)]
     pub wait: bool,
     /// One JSON object.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `agent`.
+#[derive(Debug, Args)]
+pub struct AgentArgs {
+    /// What is wanted.
+    #[arg(value_name = "TEXT", required = true)]
+    pub text: Vec<String>,
+    /// A mode that is narrower than the configured one: plan, dontAsk, default, acceptEdits, bypassPermissions.
+    #[arg(long, value_name = "MODE")]
+    pub mode: Option<String>,
+    /// Goes on with the conversation of this run.
+    #[arg(long, value_name = "RUN")]
+    pub resume: Option<String>,
+    /// JSON Lines, as they come.
     #[arg(long)]
     pub json: bool,
 }

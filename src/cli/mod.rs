@@ -3,6 +3,7 @@
 //! Nothing is decided here. A verb that talks to the daemon sends its arguments and prints the answer; an offline verb
 //! calls the very code that the daemon runs.
 
+mod agent;
 pub mod args;
 mod ask;
 mod bench;
@@ -67,6 +68,7 @@ fn verb(cli: &Cli, out: &Out) -> Result<ExitCode, CliError> {
         Verb::Watch(args) => return watch::watch(args, out),
         Verb::Run(args) => run::run(args, cli.socket.as_deref()),
         Verb::Say(args) => say::say(args, client()?, out),
+        Verb::Agent(args) => agent::agent(args, client()?, out),
         Verb::Device(verb) => device::device(verb, client()?, out),
         Verb::Match(args) => understand(args),
         Verb::Task(verb) => task::task(verb, client()?, out),

@@ -26,6 +26,9 @@ pub(super) struct File {
     pub(super) commands: Commands,
     #[serde(default)]
     pub(super) http: Http,
+    /// Read by `config::agent`.
+    #[serde(default, rename = "agent")]
+    pub(super) _agent: Option<IgnoredAny>,
     /// Read by `config::device`, which knows what may stand in them.
     #[serde(default, rename = "bus")]
     pub(super) _bus: Option<IgnoredAny>,

@@ -3,6 +3,7 @@
 //! This room never acts on a setting and never guesses one: a value that is missing has a named default with its
 //! reason, a value that is wrong refuses the file with its place.
 
+pub mod agent;
 pub mod commands;
 pub mod device;
 mod error;
@@ -90,6 +91,8 @@ pub struct Config {
     pub command_files: Vec<PathBuf>,
     /// The `http` tool may reach link-local addresses.
     pub http_link_local: bool,
+    /// The language model; `None` when there is none.
+    pub agent: Option<agent::Agent>,
 }
 
 /// Reads and checks a file; without one, gives the embedded default.
@@ -217,6 +220,7 @@ pub fn check(path: &Path, text: &str) -> Result<Config, ConfigError> {
         tier,
         command_files: file.commands.files.iter().map(|file| directory.join(file.get_ref())).collect(),
         http_link_local: file.http.link_local.unwrap_or(false),
+        agent: agent::parse(text, path)?,
     })
 }
 

@@ -6,9 +6,11 @@
 //! that rule.
 #![forbid(unsafe_code)]
 
+pub mod agent;
 pub mod block;
 pub mod closure;
 pub mod command;
+pub mod context;
 pub mod device;
 pub mod effect;
 pub mod event;

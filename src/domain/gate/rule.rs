@@ -225,6 +225,16 @@ impl Rule {
         self.authority
     }
 
+    /// Somebody allowed it while a run went on, or once for always: it holds for the run that they said it to.
+    #[must_use]
+    pub fn is_grant(&self) -> bool {
+        self.verb == Verb::Allow
+            && match self.authority {
+                Authority::Session | Authority::Persistent => true,
+                Authority::Config | Authority::Cli | Authority::Managed => false,
+            }
+    }
+
     /// Something that its writer should know.
     #[must_use]
     pub fn warning(&self) -> Option<&str> {

@@ -31,6 +31,7 @@ use crate::request::{Asker, Batch};
 use crate::schedule::hold::Hold;
 use crate::schedule::{Board, Ticket};
 use crate::surface::Surface;
+use crate::surface::narrow::Narrowing;
 use crate::time::Tick;
 
 /// How many batches may wait for a person at one time. Nobody answers more, and each holds its calls.
@@ -52,8 +53,10 @@ pub struct Opening {
     pub run: RunId,
     /// The run that made it: its policy then follows that run's.
     pub parent: Option<RunId>,
-    /// The tools that it sees.
+    /// The tools that there are. A child has those of its parent instead, now and after each change of them.
     pub surface: Surface,
+    /// What it is left of them: kept with the run, so that a tool which is registered later passes the same lists.
+    pub narrowing: Narrowing,
     /// What it may do, and for whom.
     pub policy: Policy,
 }
@@ -168,6 +171,7 @@ pub enum Action {
 struct Run {
     parent: Option<RunId>,
     surface: Surface,
+    narrowing: Narrowing,
     policy: Arc<Policy>,
     epoch: Epoch,
     batches: BTreeSet<BatchId>,

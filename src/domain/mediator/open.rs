@@ -21,17 +21,17 @@ impl Mediator {
     /// A child gets at most what its parent has. A child of nobody, and a run beyond the bound, is not opened: its
     /// wishes are refused one by one.
     pub(super) fn open(&mut self, opening: Opening) {
-        let Opening { run, parent, surface, policy } = opening;
+        let Opening { run, parent, surface, narrowing, policy } = opening;
         let (surface, policy) = match parent {
-            None => (surface, policy),
+            None => (surface.narrowed(&narrowing), policy),
             Some(parent) => {
                 let Some(above) = self.runs.get(&parent) else { return };
-                let names: BTreeSet<_> = surface.tools().map(|tool| tool.name().clone()).collect();
-                let surface = above.surface.narrowed(Some(&names), &BTreeSet::new());
-                (surface, above.policy.narrowed(policy.asker.clone(), policy.mode))
+                let policy = above.policy.narrowed(policy.asker.clone(), policy.mode);
+                (above.surface.narrowed(&narrowing), policy)
             }
         };
-        if self.runs.contains_key(&run) {
+        if let Some(open) = self.runs.get_mut(&run) {
+            open.narrowing = narrowing;
             self.change(run, policy, Some(surface));
             return;
         }
@@ -43,6 +43,7 @@ impl Mediator {
         let fresh = Run {
             parent,
             surface,
+            narrowing,
             policy,
             epoch: Epoch(0),
             batches: BTreeSet::new(),
@@ -103,9 +104,8 @@ impl Mediator {
         }
         for child in self.children(run) {
             if let Some(below) = self.runs.get(&child) {
-                let names: BTreeSet<_> = below.surface.tools().map(|tool| tool.name().clone()).collect();
                 let policy = above.narrowed(below.policy.asker.clone(), below.policy.mode);
-                let surface = tools.narrowed(Some(&names), &BTreeSet::new());
+                let surface = tools.narrowed(&below.narrowing);
                 self.change(child, policy, Some(surface));
             }
         }
