@@ -9,8 +9,8 @@ pub mod device;
 mod error;
 mod file;
 pub mod lexicon;
+pub mod mcp;
 
-use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -58,8 +58,8 @@ pub struct Config {
     pub file: Option<PathBuf>,
     /// The devices of the file. With none, the embedded plant runs.
     pub devices: Arc<Devices>,
-    /// Where MCP listens over HTTP; `None` when it is off.
-    pub mcp_listen: Option<SocketAddr>,
+    /// Agents, and the MCP servers behind us.
+    pub mcp: mcp::McpSettings,
     /// How long a `permit` or `confirm` question waits.
     pub ask_patience: Duration,
     /// Protective actions are asked about like any other.
@@ -184,10 +184,7 @@ pub fn check(path: &Path, text: &str) -> Result<Config, ConfigError> {
     Ok(Config {
         file: Some(path.to_owned()),
         devices: Arc::new(devices),
-        mcp_listen: mcp_listen(&file.mcp).map_err(|span| {
-            wrong(span, "MCP listens on loopback only; an address that others can reach needs TLS".to_owned())
-                .hint("127.0.0.1:PORT, or [::1]:PORT")
-        })?,
+        mcp: mcp::check(path, text, &file.mcp)?,
         ask_patience,
         confirm_protective: file.safety.confirm_protective.unwrap_or(false),
         mode,
@@ -201,16 +198,6 @@ pub fn check(path: &Path, text: &str) -> Result<Config, ConfigError> {
         http_link_local: file.http.link_local.unwrap_or(false),
         agent: agent::parse(text, path)?,
     })
-}
-
-fn mcp_listen(mcp: &file::Mcp) -> Result<Option<SocketAddr>, std::ops::Range<usize>> {
-    let ephemeral = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-    match (mcp.enabled.unwrap_or(true), &mcp.listen) {
-        (false, _) => Ok(None),
-        (true, None) => Ok(Some(ephemeral)),
-        (true, Some(address)) if address.get_ref().ip().is_loopback() => Ok(Some(*address.get_ref())),
-        (true, Some(address)) => Err(address.span()),
-    }
 }
 
 fn rules(path: &Path, text: &str, policy: &file::Policy) -> Result<Rules, ConfigError> {

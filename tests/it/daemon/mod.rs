@@ -3,6 +3,7 @@ mod agents;
 mod commands;
 mod crash;
 mod manners;
+mod proxy;
 mod voice;
 
 use std::io::{BufRead, BufReader, Write};
