@@ -10,9 +10,9 @@ mod error;
 mod file;
 pub mod interlock;
 pub mod lexicon;
+pub mod mcp;
 pub mod policy;
 
-use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -63,8 +63,8 @@ pub struct Config {
     pub devices: Arc<Devices>,
     /// The process interlocks of the file. With devices, they stand before them already.
     pub interlocks: Vec<interlock::Written>,
-    /// Where MCP listens over HTTP; `None` when it is off.
-    pub mcp_listen: Option<SocketAddr>,
+    /// Agents, and the MCP servers behind us.
+    pub mcp: mcp::McpSettings,
     /// How long a `permit` or `confirm` question waits.
     pub ask_patience: Duration,
     /// Protective actions are asked about like any other.
@@ -196,10 +196,7 @@ pub fn check(path: &Path, text: &str) -> Result<Config, ConfigError> {
         file: Some(path.to_owned()),
         devices: Arc::new(devices),
         interlocks,
-        mcp_listen: mcp_listen(&file.mcp).map_err(|span| {
-            wrong(span, "MCP listens on loopback only; an address that others can reach needs TLS".to_owned())
-                .hint("127.0.0.1:PORT, or [::1]:PORT")
-        })?,
+        mcp: mcp::check(path, text, &file.mcp)?,
         ask_patience,
         confirm_protective: file.safety.confirm_protective.unwrap_or(false),
         mode,
@@ -222,16 +219,6 @@ pub fn check(path: &Path, text: &str) -> Result<Config, ConfigError> {
         http_link_local: file.http.link_local.unwrap_or(false),
         agent: agent::parse(text, path)?,
     })
-}
-
-fn mcp_listen(mcp: &file::Mcp) -> Result<Option<SocketAddr>, std::ops::Range<usize>> {
-    let ephemeral = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-    match (mcp.enabled.unwrap_or(true), &mcp.listen) {
-        (false, _) => Ok(None),
-        (true, None) => Ok(Some(ephemeral)),
-        (true, Some(address)) if address.get_ref().ip().is_loopback() => Ok(Some(*address.get_ref())),
-        (true, Some(address)) => Err(address.span()),
-    }
 }
 
 /// The rules of the file itself, then those of its policy files: later ones are newer.

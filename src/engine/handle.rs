@@ -17,6 +17,7 @@ use serde_json::Value;
 use thiserror::Error;
 use tokio::sync::{mpsc, oneshot, watch};
 
+use crate::mcp::upward::Line;
 use crate::tool::Tools;
 
 /// How many messages may wait for the mediator. A message costs microseconds; a queue this long means that the
@@ -161,6 +162,8 @@ pub enum Message {
         run: RunId,
         /// What is wanted.
         wishes: Vec<Wish>,
+        /// The way up from the tools to whoever asked, where they may speak.
+        line: Option<Line>,
         /// The way back.
         back: oneshot::Sender<Result<Submitted, NotTaken>>,
     },
@@ -206,6 +209,13 @@ pub enum Message {
         surface: Surface,
         /// The code behind it.
         tools: Arc<Tools>,
+        /// The way back.
+        back: oneshot::Sender<()>,
+    },
+    /// Other tools than before; the rules stay.
+    See {
+        /// What every run sees from now on.
+        surface: Surface,
         /// The way back.
         back: oneshot::Sender<()>,
     },
@@ -258,6 +268,12 @@ impl Mediator {
         self.surface.borrow().clone()
     }
 
+    /// The tools, and when they change.
+    #[must_use]
+    pub fn surfaces(&self) -> watch::Receiver<Surface> {
+        self.surface.clone()
+    }
+
     /// Opens a run. `answerable` says that somebody can be asked in its name.
     ///
     /// # Errors
@@ -288,13 +304,22 @@ impl Mediator {
         self.submit_within(run, wanted, &Within::default()).await
     }
 
+    /// Hands in one wish of somebody whom its tool may speak to while it runs.
+    ///
+    /// # Errors
+    /// As [`Mediator::submit`].
+    pub async fn submit_on_line(&self, run: RunId, wanted: Wanted, line: Line) -> Result<Submitted, NotTaken> {
+        let wishes = vec![self.wish(wanted, &Within::default())?];
+        self.send(|back| Message::Submit { run, wishes, line: Some(line), back }).await?
+    }
+
     /// Hands in a batch in the name of a composite call, or from another place than the daemon's own.
     ///
     /// # Errors
     /// As [`Mediator::submit`].
     pub async fn submit_within(&self, run: RunId, wanted: Vec<Wanted>, within: &Within) -> Result<Submitted, NotTaken> {
         let wishes = wanted.into_iter().map(|wanted| self.wish(wanted, within)).collect::<Result<Vec<_>, _>>()?;
-        self.send(|back| Message::Submit { run, wishes, back }).await?
+        self.send(|back| Message::Submit { run, wishes, line: None, back }).await?
     }
 
     /// Hands in a batch in the name of a composite call that runs: it is cancelled when that call ends or is stopped.
@@ -374,6 +399,14 @@ impl Mediator {
         tools: Arc<Tools>,
     ) -> Result<(), NotTaken> {
         self.send(|back| Message::Reconfigure { settings: Box::new(settings), surface, tools, back }).await
+    }
+
+    /// Tells the mediator which tools there are now. Waits for its place: a tool that is gone must not stay.
+    pub async fn see(&self, surface: Surface) {
+        let (back, seen) = oneshot::channel();
+        if self.inbox.send(Message::See { surface, back }).await.is_ok() {
+            let _ = seen.await;
+        }
     }
 
     /// Ends the mediator. Returns when it has ended.

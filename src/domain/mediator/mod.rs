@@ -119,6 +119,14 @@ pub enum Input {
         /// The batch.
         batch: BatchId,
     },
+    /// The tools that there are changed. No new epoch: what was judged was judged by its own definition, which goes
+    /// with it, and whoever carries it out compares again.
+    Surface {
+        /// The run, one of nobody's; its children follow.
+        run: RunId,
+        /// The tools from now on.
+        surface: Surface,
+    },
     /// The policy of a run and its children changed: a new epoch, and what has not started is void.
     Policy {
         /// The run.
@@ -314,6 +322,7 @@ impl Mediator {
             Input::CommitFailed => self.commit_failed(),
             Input::Ended { call, report } => self.ended(call, report),
             Input::Cancel { batch } => self.cancel(batch),
+            Input::Surface { run, surface } => self.see(run, surface),
             Input::Policy { run, policy } => self.policy(run, *policy),
             Input::Mended(mends) => self.mended(mends),
             Input::Drain => self.drain(),
