@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use interlock_domain::device::table::Devices;
-use interlock_domain::device::table::{READ, WRITE};
+use interlock_domain::device::read_back::holds_what_was_written;
+use interlock_domain::device::table::{Device, Devices, Does, READ, WRITE};
 use interlock_domain::id::ToolName;
 use interlock_domain::risk::Risk;
 use interlock_domain::surface::Surface;
+use interlock_domain::surface::contract::{Contract, Effect, OutcomeBy};
 use interlock_domain::surface::device::{ActionFacts, DeviceFacts, DeviceTable};
 use interlock_domain::surface::tool::{Annotations, BadTool, Definition, Kind, Text, Tool};
 
@@ -104,8 +105,13 @@ fn table(devices: &Devices) -> DeviceTable {
         for action in device.actions.values() {
             actions.insert(action.name.clone(), facts(action.risk, action.protective));
         }
-        let facts =
-            DeviceFacts { kind: device.kind.clone(), zone: device.zone.clone(), bus: device.bus.clone(), actions };
+        let facts = DeviceFacts {
+            kind: device.kind.clone(),
+            zone: device.zone.clone(),
+            bus: device.bus.clone(),
+            actions,
+            contracts: contracts(devices, device),
+        };
         table.insert(device.name.clone(), facts);
     }
     let list = ActionFacts { risk: Risk::Read, protective: false };
@@ -116,9 +122,34 @@ fn table(devices: &Devices) -> DeviceTable {
             zone: None,
             bus: EVERY.to_owned(),
             actions: BTreeMap::from([("list".to_owned(), list)]),
+            contracts: BTreeMap::new(),
         },
     );
     DeviceTable(table)
+}
+
+/// What is true of writing to a device. A register that holds what was written can be read back, and the same value again
+/// adds nothing; a press can not and does.
+fn contracts(devices: &Devices, device: &Device) -> BTreeMap<String, Arc<Contract>> {
+    let contract = |op_kind: String, holds: bool, effect: Effect| {
+        let outcome = if holds { OutcomeBy::Query } else { OutcomeBy::None };
+        Arc::new(Contract { outcome, idempotent: holds, effect, ..Contract::weakest(&op_kind) })
+    };
+    let mut all = BTreeMap::new();
+    for point in device.points.values().filter(|point| point.writable) {
+        let holds = holds_what_was_written(point);
+        all.insert(format!("{WRITE}/{}", point.name), contract("device.write".to_owned(), holds, Effect::Irreversible));
+    }
+    for action in device.actions.values().filter(|action| matches!(action.does, Does::Writes(_))) {
+        let effect = action.inverse.as_ref().map_or(Effect::Irreversible, |inverse| Effect::Reversible {
+            inverse: format!("device.{}", inverse.action),
+            precondition: Some(inverse.when.clone()),
+            window: inverse.window,
+        });
+        let holds = devices.leaves_a_state(device, &action.does);
+        all.insert(action.name.clone(), contract(format!("device.{}", action.name), holds, effect));
+    }
+    all
 }
 
 /// What a configuration says about runs.

@@ -276,7 +276,7 @@ impl Mediator {
         let paths = self.surface.borrow().tool(&wanted.tool).map(|tool| tool.paths(args.value())).unwrap_or_default();
         let grounds = Arc::clone(&self.grounds.borrow());
         let facts = crate::sys::paths::facts(&paths, &grounds.cwd, grounds.home.as_deref(), &grounds.work_dirs);
-        Ok(Wish { tool: wanted.tool, args, parent, facts: Arc::new(facts), protective: wanted.protective })
+        Ok(Wish { tool: wanted.tool, args, parent, again: None, facts: Arc::new(facts), protective: wanted.protective })
     }
 
     /// A person's word on a `permit` or `confirm` question.

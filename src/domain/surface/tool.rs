@@ -331,9 +331,9 @@ impl Tool {
             contract: if reads {
                 Arc::clone(&self.contracts.device_read)
             } else {
-                // A written register carries no id of the operation: reading it back shows the state of the plant, not
-                // whose doing it is. So there is no evidence of the outcome, and an unknown one waits for a person.
-                Arc::new(Contract::weakest(&format!("device.{}", action)))
+                let written = args.text("point").filter(|_| action == "write").map(|point| format!("write/{point}"));
+                let promised = facts.contracts.get(written.as_deref().unwrap_or(action));
+                promised.map_or_else(|| Arc::new(Contract::weakest(&format!("device.{action}"))), Arc::clone)
             },
             patience: DEVICE_PATIENCE,
         })
