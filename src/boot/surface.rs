@@ -8,9 +8,9 @@ use interlock_domain::device::read_back::holds_what_was_written;
 use interlock_domain::device::table::{Device, Devices, Does, READ, WRITE};
 use interlock_domain::id::ToolName;
 use interlock_domain::risk::Risk;
-use interlock_domain::surface::Surface;
 use interlock_domain::surface::contract::{Contract, Effect, OutcomeBy};
 use interlock_domain::surface::device::{ActionFacts, DeviceFacts, DeviceTable};
+use interlock_domain::surface::promise::Promise;
 use interlock_domain::surface::tool::{Annotations, BadTool, Definition, Kind, Text, Tool};
 
 use super::{BootError, Places};
@@ -37,7 +37,12 @@ pub(super) fn grounds(config: &Config, state: &Path) -> Result<Grounds, BootErro
 }
 
 /// The code that acts on the world.
-pub(super) fn tools(config: &Config, devices: Arc<Devices>, grounds: &Grounds) -> Result<Arc<Tools>, BootError> {
+pub(super) fn tools(
+    config: &Config,
+    devices: Arc<Devices>,
+    grounds: &Grounds,
+    servers: crate::tool::mcp::Servers,
+) -> Result<Arc<Tools>, BootError> {
     let http = http::Http::new(http::Limits { link_local: config.http_link_local, ..http::Limits::default() })
         .map_err(|error| BootError::Other(anyhow::Error::new(error)))?;
     Ok(Arc::new(Tools {
@@ -46,15 +51,16 @@ pub(super) fn tools(config: &Config, devices: Arc<Devices>, grounds: &Grounds) -
         files: files::Limits::default(),
         shell: shell::Limits::default(),
         cwd: grounds.cwd.clone(),
+        servers,
     }))
 }
 
-/// What every run sees.
-pub(super) fn surface(devices: &Devices) -> Result<Surface, BootError> {
-    make(devices).map_err(|error| BootError::Other(anyhow::Error::new(error)))
+/// The tools of our own that every run sees.
+pub(super) fn base(devices: &Devices, promises: &[Promise]) -> Result<Vec<Arc<Tool>>, BootError> {
+    make(devices, promises).map_err(|error| BootError::Other(anyhow::Error::new(error)))
 }
 
-fn make(devices: &Devices) -> Result<Surface, BadTool> {
+fn make(devices: &Devices, promises: &[Promise]) -> Result<Vec<Arc<Tool>>, BadTool> {
     let table = Arc::new(table(devices));
     let hints = |read_only, destructive, idempotent, open_world| Annotations {
         read_only: Some(read_only),
@@ -70,7 +76,7 @@ fn make(devices: &Devices) -> Result<Surface, BadTool> {
         tool(&http::HTTP, Kind::Http, hints(false, true, false, true))?,
     ];
     tools.extend(own::tools(table)?);
-    Ok(Surface::new(tools.into_iter().map(Arc::new)))
+    Ok(tools.into_iter().map(|tool| Arc::new(tool.promised(promises))).collect())
 }
 
 fn tool(about: &About, kind: Kind, annotations: Annotations) -> Result<Tool, BadTool> {

@@ -3,14 +3,16 @@
 //! This room never acts on a setting and never guesses one: a value that is missing has a named default with its
 //! reason, a value that is wrong refuses the file with its place.
 
+pub mod agent;
 pub mod commands;
+pub mod contract;
 pub mod device;
 mod error;
 mod file;
 pub mod interlock;
 pub mod lexicon;
+pub mod mcp;
 
-use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,6 +20,7 @@ use std::time::Duration;
 use interlock_domain::device::table::Devices;
 use interlock_domain::gate::policy::{ASK_PATIENCE, Mode, RuleOrder};
 use interlock_domain::gate::rule::{Authority, Rule, Rules, Verb};
+use interlock_domain::surface::promise::Promise;
 use toml::Spanned;
 
 pub use error::ConfigError;
@@ -60,8 +63,10 @@ pub struct Config {
     pub devices: Arc<Devices>,
     /// The process interlocks of the file. With devices, they stand before them already.
     pub interlocks: Vec<interlock::Written>,
-    /// Where MCP listens over HTTP; `None` when it is off.
-    pub mcp_listen: Option<SocketAddr>,
+    /// What is promised about calls of tools.
+    pub contracts: Vec<Promise>,
+    /// Agents, and the MCP servers behind us.
+    pub mcp: mcp::McpSettings,
     /// How long a `permit` or `confirm` question waits.
     pub ask_patience: Duration,
     /// Protective actions are asked about like any other.
@@ -84,6 +89,8 @@ pub struct Config {
     pub command_files: Vec<PathBuf>,
     /// The `http` tool may reach link-local addresses.
     pub http_link_local: bool,
+    /// The language model; `None` when there is none.
+    pub agent: Option<agent::Agent>,
 }
 
 /// Reads and checks a file; without one, gives the embedded default.
@@ -187,10 +194,8 @@ pub fn check(path: &Path, text: &str) -> Result<Config, ConfigError> {
         file: Some(path.to_owned()),
         devices: Arc::new(devices),
         interlocks,
-        mcp_listen: mcp_listen(&file.mcp).map_err(|span| {
-            wrong(span, "MCP listens on loopback only; an address that others can reach needs TLS".to_owned())
-                .hint("127.0.0.1:PORT, or [::1]:PORT")
-        })?,
+        contracts: contract::parse(text, path)?,
+        mcp: mcp::check(path, text, &file.mcp)?,
         ask_patience,
         confirm_protective: file.safety.confirm_protective.unwrap_or(false),
         mode,
@@ -202,17 +207,8 @@ pub fn check(path: &Path, text: &str) -> Result<Config, ConfigError> {
         tier,
         command_files: file.commands.files.iter().map(|file| directory.join(file.get_ref())).collect(),
         http_link_local: file.http.link_local.unwrap_or(false),
+        agent: agent::parse(text, path)?,
     })
-}
-
-fn mcp_listen(mcp: &file::Mcp) -> Result<Option<SocketAddr>, std::ops::Range<usize>> {
-    let ephemeral = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-    match (mcp.enabled.unwrap_or(true), &mcp.listen) {
-        (false, _) => Ok(None),
-        (true, None) => Ok(Some(ephemeral)),
-        (true, Some(address)) if address.get_ref().ip().is_loopback() => Ok(Some(*address.get_ref())),
-        (true, Some(address)) => Err(address.span()),
-    }
 }
 
 fn rules(path: &Path, text: &str, policy: &file::Policy) -> Result<Rules, ConfigError> {

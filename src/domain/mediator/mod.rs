@@ -30,6 +30,7 @@ use crate::request::{Asker, Batch};
 use crate::schedule::hold::Hold;
 use crate::schedule::{Board, Ticket};
 use crate::surface::Surface;
+use crate::surface::narrow::Narrowing;
 use crate::time::Tick;
 
 /// How many batches may wait for a person at one time. Nobody answers more, and each holds its calls.
@@ -51,8 +52,10 @@ pub struct Opening {
     pub run: RunId,
     /// The run that made it: its policy then follows that run's.
     pub parent: Option<RunId>,
-    /// The tools that it sees.
+    /// The tools that there are. A child has those of its parent instead, now and after each change of them.
     pub surface: Surface,
+    /// What it is left of them: kept with the run, so that a tool which is registered later passes the same lists.
+    pub narrowing: Narrowing,
     /// What it may do, and for whom.
     pub policy: Policy,
 }
@@ -124,6 +127,14 @@ pub enum Input {
         /// The batch.
         batch: BatchId,
     },
+    /// The tools that there are changed. No new epoch: what was judged was judged by its own definition, which goes
+    /// with it, and whoever carries it out compares again.
+    Surface {
+        /// The run, one of nobody's; its children follow.
+        run: RunId,
+        /// The tools from now on.
+        surface: Surface,
+    },
     /// The policy of a run and its children changed: a new epoch, and what has not started is void.
     Policy {
         /// The run.
@@ -184,6 +195,7 @@ pub enum Action {
 struct Run {
     parent: Option<RunId>,
     surface: Surface,
+    narrowing: Narrowing,
     policy: Arc<Policy>,
     epoch: Epoch,
     batches: BTreeSet<BatchId>,
@@ -325,6 +337,7 @@ impl Mediator {
             Input::CommitFailed => self.commit_failed(),
             Input::Ended { call, report } => self.ended(call, report),
             Input::Cancel { batch } => self.cancel(batch),
+            Input::Surface { run, surface } => self.see(run, surface),
             Input::Policy { run, policy } => self.policy(run, *policy),
             Input::Mended(mends) => self.mended(mends),
             Input::Drain => self.drain(),

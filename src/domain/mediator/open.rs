@@ -20,17 +20,17 @@ impl Mediator {
     /// A child gets at most what its parent has. A child of nobody, and a run beyond the bound, is not opened: its
     /// wishes are refused one by one.
     pub(super) fn open(&mut self, opening: Opening) {
-        let Opening { run, parent, surface, policy } = opening;
+        let Opening { run, parent, surface, narrowing, policy } = opening;
         let (surface, policy) = match parent {
-            None => (surface, policy),
+            None => (surface.narrowed(&narrowing), policy),
             Some(parent) => {
                 let Some(above) = self.runs.get(&parent) else { return };
-                let names: BTreeSet<_> = surface.tools().map(|tool| tool.name().clone()).collect();
-                let surface = above.surface.narrowed(Some(&names), &BTreeSet::new());
-                (surface, above.policy.narrowed(policy.asker.clone(), policy.mode))
+                let policy = above.policy.narrowed(policy.asker.clone(), policy.mode);
+                (above.surface.narrowed(&narrowing), policy)
             }
         };
-        if self.runs.contains_key(&run) {
+        if let Some(open) = self.runs.get_mut(&run) {
+            open.narrowing = narrowing;
             self.change(run, policy, Some(surface));
             return;
         }
@@ -39,7 +39,8 @@ impl Mediator {
         }
         self.record(Event::RunOpened { run, parent, asker: policy.asker.clone(), mode: policy.mode });
         let policy = Arc::new(policy);
-        let fresh = Run { parent, surface, policy, epoch: Epoch(0), batches: BTreeSet::new(), closing: false };
+        let (epoch, batches) = (Epoch(0), BTreeSet::new());
+        let fresh = Run { parent, surface, narrowing, policy, epoch, batches, closing: false };
         self.runs.insert(run, fresh);
     }
 
@@ -76,6 +77,24 @@ impl Mediator {
         self.change(run, clamped, None);
     }
 
+    /// Other tools for a run of nobody's and for its children, each through its own lists.
+    pub(super) fn see(&mut self, run: RunId, surface: Surface) {
+        match self.runs.get_mut(&run) {
+            Some(seeing) if seeing.parent.is_none() => seeing.surface = surface.narrowed(&seeing.narrowing),
+            Some(_) | None => return,
+        }
+        let mut below = vec![run];
+        while let Some(parent) = below.pop() {
+            let Some(above) = self.runs.get(&parent).map(|run| run.surface.clone()) else { continue };
+            for child in self.children(parent) {
+                if let Some(run) = self.runs.get_mut(&child) {
+                    run.surface = above.narrowed(&run.narrowing);
+                    below.push(child);
+                }
+            }
+        }
+    }
+
     /// A new epoch for the run and its children. What has not started under the old one does not start.
     fn change(&mut self, run: RunId, policy: Policy, surface: Option<Surface>) {
         let Some(changed) = self.runs.get_mut(&run) else { return };
@@ -93,9 +112,8 @@ impl Mediator {
         }
         for child in self.children(run) {
             if let Some(below) = self.runs.get(&child) {
-                let names: BTreeSet<_> = below.surface.tools().map(|tool| tool.name().clone()).collect();
                 let policy = above.narrowed(below.policy.asker.clone(), below.policy.mode);
-                let surface = tools.narrowed(Some(&names), &BTreeSet::new());
+                let surface = tools.narrowed(&below.narrowing);
                 self.change(child, policy, Some(surface));
             }
         }
