@@ -35,6 +35,7 @@ use crate::engine::listener::Listener;
 use crate::engine::log::Log;
 use crate::engine::mediator::{Owner, Parts};
 use crate::engine::own::Own;
+use crate::engine::resolver;
 use crate::engine::servers;
 use crate::engine::supervisor::{self, Supervisor, Vital, Watchdog};
 use crate::engine::tasks::{self, Tasks};
@@ -280,7 +281,7 @@ async fn serve(made: Made) -> Result<(), BootError> {
     let settings = mcp::servers(&config)?;
     let (down, updates) = crate::tool::mcp::Servers::new();
     let tools = surface::tools(&config, Arc::clone(&devices), &grounds, down.clone())?;
-    let base = surface::base(&devices)?;
+    let base = surface::base(&devices, &config.contracts)?;
     let visible = Surface::new(base.clone());
     let log = Log::new(places.state.clone());
     let (stop, stopped) = watch::channel(false);
@@ -288,6 +289,10 @@ async fn serve(made: Made) -> Result<(), BootError> {
     let (grounds_sender, grounds_receiver) = watch::channel(Arc::new(grounds));
     let (mediator, inbox) = Mediator::new(surface_receiver, grounds_receiver.clone());
     let (questions, mut asked) = watch::channel(numbers.question);
+    let (looks, sought) = mpsc::channel(resolver::WAITING_MAX);
+    let (devices_sender, devices_receiver) = watch::channel(Arc::clone(&devices));
+    let resolver = resolver::Resolver::new(sought, mediator.clone(), devices_receiver);
+    let resolver_running = tokio::spawn(resolver.run());
     let own = Arc::new(Own::new(tasks.clone(), keeper.clone(), log.clone(), places.state.clone()));
     let model = agent::settings(config.agent.as_ref(), &grounds_receiver.borrow().cwd).unwrap_or_else(|error| {
         // The plant does not stop for it.
@@ -309,6 +314,7 @@ async fn serve(made: Made) -> Result<(), BootError> {
         first_batch: numbers.batch,
         first_question: numbers.question,
         mends,
+        looks,
         questions,
     });
     let mediator_running = tokio::spawn(owner.run());
@@ -372,6 +378,7 @@ async fn serve(made: Made) -> Result<(), BootError> {
         surface_sender,
         grounds_sender,
         model_sender,
+        devices_sender,
         profiles_sender,
         plant: plant.as_ref().map(|plant| plant.devices.clone()),
     };
@@ -432,6 +439,7 @@ async fn serve(made: Made) -> Result<(), BootError> {
     bridge_running.abort();
     servers_running.abort();
     workers_running.abort();
+    resolver_running.abort();
     tasks_running.abort();
     let _ = std::fs::remove_file(&places.socket);
     Ok(())

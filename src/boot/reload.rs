@@ -26,6 +26,7 @@ pub(super) struct Reloader {
     pub(super) surface_sender: watch::Sender<Surface>,
     pub(super) grounds_sender: watch::Sender<Arc<Grounds>>,
     pub(super) model_sender: watch::Sender<Option<Arc<crate::engine::agent::Settings>>>,
+    pub(super) devices_sender: watch::Sender<Arc<Devices>>,
     pub(super) profiles_sender: watch::Sender<Arc<Profiles>>,
     /// The devices of the embedded plant, while it runs.
     pub(super) plant: Option<Devices>,
@@ -45,7 +46,7 @@ impl Reloader {
         let bug = |error: super::BootError| Trouble::new(Kind::Bug, error.to_string());
         let grounds = surface::grounds(&config, &self.places.state).map_err(bug)?;
         let tools = surface::tools(&config, Arc::clone(&devices), &grounds, self.servers.down()).map_err(bug)?;
-        let base = surface::base(&devices).map_err(bug)?;
+        let base = surface::base(&devices, &config.contracts).map_err(bug)?;
         let servers = mcp::servers(&config).map_err(refused)?;
         let settings = surface::settings(&config, &self.places);
         let model = super::agent::settings(config.agent.as_ref(), &grounds.cwd)
@@ -60,6 +61,7 @@ impl Reloader {
         self.servers.configure(base, Arc::clone(&config.rules), servers).await;
         let _ = self.grounds_sender.send(Arc::new(grounds));
         let _ = self.model_sender.send(model);
+        let _ = self.devices_sender.send(Arc::clone(&devices));
         let count = set.len();
         self.listener.swap(set.ears(devices)).await.map_err(busy)?;
         self.config = config;

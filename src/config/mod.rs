@@ -5,6 +5,7 @@
 
 pub mod agent;
 pub mod commands;
+pub mod contract;
 pub mod device;
 mod error;
 mod file;
@@ -21,6 +22,7 @@ use interlock_domain::device::table::Devices;
 use interlock_domain::gate::breaker::{Breaker, Trips};
 use interlock_domain::gate::policy::{ASK_PATIENCE, Mode, RuleOrder};
 use interlock_domain::gate::rule::{Authority, Rules, Verb};
+use interlock_domain::surface::promise::Promise;
 use toml::Spanned;
 
 pub use error::ConfigError;
@@ -63,6 +65,8 @@ pub struct Config {
     pub devices: Arc<Devices>,
     /// The process interlocks of the file. With devices, they stand before them already.
     pub interlocks: Vec<interlock::Written>,
+    /// What is promised about calls of tools.
+    pub contracts: Vec<Promise>,
     /// Agents, and the MCP servers behind us.
     pub mcp: mcp::McpSettings,
     /// How long a `permit` or `confirm` question waits.
@@ -196,6 +200,7 @@ pub fn check(path: &Path, text: &str) -> Result<Config, ConfigError> {
         file: Some(path.to_owned()),
         devices: Arc::new(devices),
         interlocks,
+        contracts: contract::parse(text, path)?,
         mcp: mcp::check(path, text, &file.mcp)?,
         ask_patience,
         confirm_protective: file.safety.confirm_protective.unwrap_or(false),

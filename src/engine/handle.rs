@@ -77,6 +77,8 @@ impl Who {
 pub struct Within {
     /// The composite call that makes them: they are cancelled when it ends or is stopped.
     pub parent: Option<CallId>,
+    /// The call that began the operation, when this is another attempt at it with the same key.
+    pub again: Option<CallId>,
     /// Where its tools start, instead of the daemon's working directory: absolute.
     pub cwd: Option<PathBuf>,
     /// Directories besides the configured ones that may be worked in: absolute.
@@ -190,6 +192,15 @@ pub enum Message {
         by: String,
         /// The way back.
         back: oneshot::Sender<AnswerTaken>,
+    },
+    /// A query found out what became of an action.
+    Found {
+        /// The question that is open about it.
+        question: QuestionId,
+        /// The effect is there.
+        done: bool,
+        /// What was asked, and what came back.
+        note: String,
     },
     /// What waits for a person.
     Questions {
@@ -344,7 +355,8 @@ impl Mediator {
         let work_dirs = [&*grounds.work_dirs, &*within.work_dirs].concat();
         let facts = crate::sys::paths::facts(&paths, cwd, grounds.home.as_deref(), &work_dirs);
         let facts = Arc::new(facts);
-        Ok(Wish { tool: wanted.tool, args, parent: within.parent, facts, protective: wanted.protective })
+        let Within { parent, again, .. } = *within;
+        Ok(Wish { tool: wanted.tool, args, parent, again, facts, protective: wanted.protective })
     }
 
     /// A person's word on a `permit` or `confirm` question.
@@ -372,6 +384,12 @@ impl Mediator {
         by: String,
     ) -> Result<AnswerTaken, NotTaken> {
         self.send(|back| Message::Settle { question, done, note, by, back }).await
+    }
+
+    /// What a query found out about an unknown outcome. Waits for a place in the inbox.
+    pub async fn found(&self, question: QuestionId, done: bool, note: String) {
+        // A mediator that is gone has written the call down as unknown, and the next life looks again.
+        let _ = self.inbox.send(Message::Found { question, done, note }).await;
     }
 
     /// What waits for a person.

@@ -30,6 +30,7 @@ use tokio::task::{Id, JoinError, JoinSet};
 use super::agent;
 use super::handle::{AnswerTaken, Answered, Message, NotTaken, Open, Submitted, Who};
 use super::own::Own;
+use super::resolver::Sought;
 use crate::mcp::upward::Line;
 use crate::record::event::row;
 use crate::store::queue::{Acks, Health, NotWritten, Receipt, Tell, Writer};
@@ -104,6 +105,8 @@ pub struct Parts {
     pub first_question: QuestionId,
     /// What the last life left open.
     pub mends: Vec<Mend>,
+    /// Who finds out what became of unknown effects.
+    pub looks: mpsc::Sender<Sought>,
     /// Told of each new question's number, before anybody else is.
     pub questions: watch::Sender<QuestionId>,
 }
@@ -263,6 +266,10 @@ impl Owner {
                     let _ = back.send(taken);
                 });
             }
+            Message::Found { question, done, note } => {
+                let found = if done { Found::Done } else { Found::Failed };
+                self.step(Input::Found { question, found, note }).await;
+            }
             Message::Questions { back } => {
                 let now = clock::now();
                 let open = self.machine.questions().into_iter().map(|question| open(question, now)).collect();
@@ -379,6 +386,10 @@ impl Owner {
                 Action::Ask(question) => {
                     let _ = self.parts.questions.send(question.id);
                     tracing::info!(question = %question.id, kind = question.kind.word(), "a person is asked");
+                }
+                Action::Look { question, unknown } => {
+                    // Nobody waits for this: with a full line, or without anybody at its end, a person finds out.
+                    let _ = self.parts.looks.try_send(Sought { question, unknown: *unknown });
                 }
                 Action::Withdraw { question } => tracing::info!(%question, "the question is closed"),
                 Action::Start(order) => self.start(order),

@@ -100,6 +100,15 @@ pub enum Input {
         /// By whom.
         by: String,
     },
+    /// A query, or another attempt with the same key, found out what became of an effect.
+    Found {
+        /// The question, of kind `outcome`.
+        question: QuestionId,
+        /// What was found.
+        found: Found,
+        /// How.
+        note: String,
+    },
     /// Everything up to here is on the disk. May skip numbers, never goes back.
     Committed {
         /// The last record that is.
@@ -154,6 +163,14 @@ pub enum Action {
     },
     /// Tell people that there is a question. It stays with the mediator.
     Ask(Question),
+    /// Find out what became of an effect, as its contract allows; what is found comes back as [`Input::Found`]. Nobody
+    /// needs to: the question stays open until somebody does.
+    Look {
+        /// The question that is open about it.
+        question: QuestionId,
+        /// The effect.
+        unknown: Box<Unknown>,
+    },
     /// Tell people that nobody needs to answer any more.
     Withdraw {
         /// The question.
@@ -318,6 +335,7 @@ impl Mediator {
             Input::Submit { run, batch, wishes } => self.submit(run, batch, wishes),
             Input::Answer { question, answer, by } => self.answer(question, answer, by),
             Input::Settle { question, found, note, by } => self.resolve(question, found, note, by),
+            Input::Found { question, found, note } => self.found(question, found, &note),
             Input::Committed { upto } => self.committed(upto),
             Input::CommitFailed => self.commit_failed(),
             Input::Ended { call, report } => self.ended(call, report),
