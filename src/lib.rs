@@ -84,6 +84,7 @@ pub mod engine;
 pub mod infer;
 pub mod mcp;
 pub mod plant;
+pub mod provider;
 pub mod record;
 pub mod store;
 pub mod sys;

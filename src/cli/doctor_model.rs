@@ -84,7 +84,10 @@ mod tests {
              /usr/lib/interlock, or name it with ORT_DYLIB_PATH",
         );
         check(
-            &ModelFacts::Runs { library: "/l/libonnxruntime.so".into(), running: "CPUExecutionProvider (9 nodes)".into() },
+            &ModelFacts::Runs {
+                library: "/l/libonnxruntime.so".into(),
+                running: "CPUExecutionProvider (9 nodes)".into(),
+            },
             "ok   onnxruntime  /l/libonnxruntime.so: the model runs on CPUExecutionProvider (9 nodes)",
         );
         check(

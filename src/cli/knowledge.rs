@@ -23,7 +23,8 @@ pub(super) fn knowledge(verb: &KnowledgeVerb, out: &Out) -> Result<(), CliError>
 
 fn file(from: &KnowledgeFrom) -> Result<PathBuf, CliError> {
     let state = places::state(from.state.as_deref());
-    let state = state.ok_or_else(|| CliError::new(Exit::Usage, "there is no state directory").hint("name it: --state DIR"))?;
+    let state =
+        state.ok_or_else(|| CliError::new(Exit::Usage, "there is no state directory").hint("name it: --state DIR"))?;
     Ok(state.join(Library::FILE))
 }
 

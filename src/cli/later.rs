@@ -67,9 +67,9 @@ impl Later {
     fn classify(&mut self, grams: &[i32], beside: &mut Beside) -> Vec<Candidate> {
         let begun = Instant::now();
         let is_first = self.classifier.is_none();
-        let loaded = self.classifier.get_or_insert_with(|| {
-            Classifier::load(&self.source, Provider::Auto).map_err(|error| error.to_string())
-        });
+        let loaded = self
+            .classifier
+            .get_or_insert_with(|| Classifier::load(&self.source, Provider::Auto).map_err(|error| error.to_string()));
         if is_first {
             beside.loading += begun.elapsed();
         }

@@ -127,7 +127,13 @@ pub fn run(args: &MatchArgs, input: &mut dyn BufRead, output: &mut dyn Write) ->
     let stages = stages(args.stages.as_deref())?;
     let understanding = load(args.commands.as_deref())?;
     let later = Later::new(model::source(args.model.as_deref())?, args.state.clone());
-    let verb = Verb { understanding: &understanding, stages, explain: args.explain, for_a_person: args.text.is_some() && !args.json, later: RefCell::new(later) };
+    let verb = Verb {
+        understanding: &understanding,
+        stages,
+        explain: args.explain,
+        for_a_person: args.text.is_some() && !args.json,
+        later: RefCell::new(later),
+    };
     if let Some(text) = &args.text {
         let answer = verb.answer(text, None, &[]);
         let written = if args.json {

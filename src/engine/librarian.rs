@@ -121,9 +121,9 @@ fn opened(path: &Path) -> Option<Library> {
 
 fn put_shipped(library: &mut Library, shipped: &Shipped) -> Result<Vec<String>, KnowledgeError> {
     match &shipped.passages {
-        Some(passages) => {
-            library.put_if_new(shipped.name, passages, concat!("version ", env!("CARGO_PKG_VERSION"))).map(|_| Vec::new())
-        }
+        Some(passages) => library
+            .put_if_new(shipped.name, passages, concat!("version ", env!("CARGO_PKG_VERSION")))
+            .map(|_| Vec::new()),
         None => library.remove(shipped.name).map(|_| Vec::new()),
     }
 }

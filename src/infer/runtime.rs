@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use ort::AsPointer as _;
-use ort::ep::{CANN, ExecutionProvider as _};
 use ort::environment::Environment;
+use ort::ep::{CANN, ExecutionProvider as _};
 use ort::logging::LogLevel;
 use ort::session::Session;
 use ort::session::builder::GraphOptimizationLevel;
@@ -222,11 +222,7 @@ fn session(environment: &Environment, bytes: &[u8], cann: bool) -> Result<Sessio
         .and_then(|builder| builder.with_optimization_level(GraphOptimizationLevel::Level3))
         .and_then(|builder| builder.with_config_entry("session.record_ep_graph_assignment_info", "1"));
     let builder = builder.and_then(|builder| {
-        if cann {
-            builder.with_execution_providers([CANN::default().build().error_on_failure()])
-        } else {
-            Ok(builder)
-        }
+        if cann { builder.with_execution_providers([CANN::default().build().error_on_failure()]) } else { Ok(builder) }
     });
     builder.map_err(|error| refused(error.into()))?.commit_from_memory(bytes).map_err(refused)
 }

@@ -21,8 +21,7 @@ use interlock_domain::command::understanding::Understanding;
 use interlock_domain::risk::Risk;
 use serde_json::Value;
 
-const FILES: &[&str] =
-    &["dev", "extra_real_asr", "paraphrases-1", "paraphrases-2", "paraphrases-3", "rejects-3"];
+const FILES: &[&str] = &["dev", "extra_real_asr", "paraphrases-1", "paraphrases-2", "paraphrases-3", "rejects-3"];
 
 fn rows(file: &str) -> Vec<Value> {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/data/corpus").join(format!("{file}.jsonl"));
@@ -114,7 +113,8 @@ fn tally(ears: &mut Ears, rows: &[Value], stages: Stages) -> Tally {
         all.by_model += usize::from(found.stage == Stage::Model && executed.is_some());
         all.knowledge += usize::from(found.outcome == Outcome::Knowledge);
         if let Some((command, confirm)) = &executed {
-            let forbidden = row["forbidden"].as_array().is_some_and(|list| list.iter().any(|one| one == command.as_str()));
+            let forbidden =
+                row["forbidden"].as_array().is_some_and(|list| list.iter().any(|one| one == command.as_str()));
             all.forbidden += usize::from(forbidden || row["forbidden"] == command.as_str());
             all.dangerous += usize::from(*confirm && row["expected_command"] != command.as_str());
         }
@@ -167,7 +167,9 @@ fn ablation(ears: &mut Ears) {
         ("pattern, pinyin, model", Stages::PURE.with(Stage::Model)),
         ("all", all),
     ];
-    println!("\n| stages | set | right | wrong | executed on null | forbidden | dangerous | by the model | knowledge |");
+    println!(
+        "\n| stages | set | right | wrong | executed on null | forbidden | dangerous | by the model | knowledge |"
+    );
     println!("|---|---|---|---|---|---|---|---|---|");
     for (name, stages) in variants {
         for file in FILES {
@@ -322,7 +324,11 @@ fn sweep(ears: &mut Ears) {
             }
         }
     }
-    println!("\none character dropped or doubled: {tried} sentences, {} wrong, {} dangerous", wrong.len(), dangerous.len());
+    println!(
+        "\none character dropped or doubled: {tried} sentences, {} wrong, {} dangerous",
+        wrong.len(),
+        dangerous.len()
+    );
     for line in dangerous {
         println!("    dangerous: {line}");
     }

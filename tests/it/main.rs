@@ -12,10 +12,11 @@ use std::path::PathBuf;
 
 mod causes;
 mod daemon;
+mod effects;
 mod evidence;
 mod mcp;
-mod model;
 mod modbus;
+mod model;
 mod plant;
 mod remedies;
 mod supervision;

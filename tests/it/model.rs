@@ -47,7 +47,8 @@ fn meant(resolution: &Resolution) -> Option<&str> {
 
 #[test]
 fn with_the_model_more_is_understood_and_nothing_else_is_executed() {
-    let Some(mut classifier) = classifier("model::with_the_model_more_is_understood_and_nothing_else_is_executed") else {
+    let Some(mut classifier) = classifier("model::with_the_model_more_is_understood_and_nothing_else_is_executed")
+    else {
         return;
     };
     let understanding = match_verb::load(None).expect("the embedded set compiles");

@@ -101,11 +101,8 @@ impl<'a> Walk<'a> {
         let Some(utterance) = &self.utterance else { return done() };
         // A stage that is off, or has had its turn, is passed over.
         let classify = || {
-            let grams = if self.stages.model && !self.classified {
-                grams::grams(&utterance.text())
-            } else {
-                Vec::new()
-            };
+            let grams =
+                if self.stages.model && !self.classified { grams::grams(&utterance.text()) } else { Vec::new() };
             (!grams.is_empty()).then_some(Step::Classify(grams))
         };
         let retrieve = || {

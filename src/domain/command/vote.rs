@@ -41,9 +41,9 @@ pub(super) fn is_doubtful(understanding: &Understanding, found: &Resolution) -> 
 /// The same resolution, or the question that the classifier's doubt makes of it.
 pub(super) fn doubted(understanding: &Understanding, found: &Resolution, labels: &[Candidate]) -> Option<Resolution> {
     let command = &found.command()?.command;
-    let other = labels.first().filter(|best| {
-        best.command != *command && best.confidence >= understanding.thresholds.doubt_sure
-    })?;
+    let other = labels
+        .first()
+        .filter(|best| best.command != *command && best.confidence >= understanding.thresholds.doubt_sure)?;
     let mut candidates = vec![Candidate { command: command.clone(), confidence: found.confidence }];
     let outcome = if other.command == NONE_LABEL {
         Outcome::Rejected(Refused::NoCommand)
@@ -51,13 +51,7 @@ pub(super) fn doubted(understanding: &Understanding, found: &Resolution, labels:
         candidates.push(other.clone());
         Outcome::Ambiguous
     };
-    Some(Resolution {
-        outcome,
-        stage: Stage::Model,
-        confidence: other.confidence,
-        candidates,
-        passages: Vec::new(),
-    })
+    Some(Resolution { outcome, stage: Stage::Model, confidence: other.confidence, candidates, passages: Vec::new() })
 }
 
 /// The resolution that the labels (best first) lift out of the words and sounds, if they may.

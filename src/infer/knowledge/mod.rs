@@ -164,9 +164,7 @@ impl Library {
     }
 
     fn version(&self) -> Result<i32, KnowledgeError> {
-        self.connection
-            .query_row("PRAGMA user_version", [], |row| row.get(0))
-            .map_err(|source| self.store(source))
+        self.connection.query_row("PRAGMA user_version", [], |row| row.get(0)).map_err(|source| self.store(source))
     }
 
     fn layout(&self) -> Result<(), KnowledgeError> {
@@ -204,8 +202,7 @@ impl Library {
         let bad = |source| KnowledgeError::Store { path: path.clone(), source };
         let change = self.connection.transaction().map_err(bad)?;
         delete(&change, name).map_err(bad)?;
-        let others: i64 =
-            change.query_row("SELECT count(*) FROM passage", [], |row| row.get(0)).map_err(bad)?;
+        let others: i64 = change.query_row("SELECT count(*) FROM passage", [], |row| row.get(0)).map_err(bad)?;
         if usize::try_from(others).unwrap_or(usize::MAX).saturating_add(passages.len()) > PASSAGES_MAX {
             return Err(KnowledgeError::TooMany { name: name.to_owned(), count: passages.len() });
         }
@@ -268,7 +265,8 @@ impl Library {
         let mut said = Vec::new();
         let kept: Vec<(String, String)> = self.seen()?;
         let wanted: Vec<String> = folders.iter().map(|folder| folder.display().to_string()).collect();
-        for (name, _) in kept.iter().filter(|(name, seen)| seen.starts_with(read::OF_FOLDER) && !wanted.contains(name)) {
+        for (name, _) in kept.iter().filter(|(name, seen)| seen.starts_with(read::OF_FOLDER) && !wanted.contains(name))
+        {
             self.remove(name)?;
             said.push(format!("{name} is no knowledge folder any more; its passages are out"));
         }

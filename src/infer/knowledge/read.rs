@@ -244,7 +244,8 @@ mod tests {
 
     #[test]
     fn markdown_is_cut_at_headings_and_long_texts_at_paragraphs() {
-        let text = "前言。\n\n# 水泵\n\n总说。\n\n## 启动前检查\n\n油位。\n盘车。\n\n```\n# 不是标题\n```\n# 风机\n喘振。\n";
+        let text =
+            "前言。\n\n# 水泵\n\n总说。\n\n## 启动前检查\n\n油位。\n盘车。\n\n```\n# 不是标题\n```\n# 风机\n喘振。\n";
         let found: Vec<(String, String, String)> =
             markdown(text, "a.md").into_iter().map(|p| (p.id, p.title, p.text)).collect();
         let expected = [
@@ -267,7 +268,10 @@ mod tests {
 
     #[test]
     fn a_bad_line_of_json_is_named() {
-        let good = json_lines(Path::new("k.jsonl"), "{\"id\": \"k1\", \"title\": \"甲\", \"text\": \"乙\", \"category\": 1}\n\n{\"id\": 2, \"text\": \"丙\"}\n");
+        let good = json_lines(
+            Path::new("k.jsonl"),
+            "{\"id\": \"k1\", \"title\": \"甲\", \"text\": \"乙\", \"category\": 1}\n\n{\"id\": 2, \"text\": \"丙\"}\n",
+        );
         let good = good.expect("read");
         assert_eq!((good.len(), good[1].id.as_str(), good[1].title.as_str()), (2, "2", ""));
         bad_line("{\"id\": \"a\"}", (1, "text is missing"));
