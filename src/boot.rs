@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use interlock_domain::command::understanding::Learned;
 use interlock_domain::id::{BatchId, QuestionId, TaskId};
 use interlock_domain::liveness::judge::Limits;
 use interlock_domain::repair;
@@ -25,6 +26,7 @@ use crate::config::{self, Config, ConfigError, Tier};
 use crate::control::{self, Context};
 use crate::engine::handle::Mediator;
 use crate::engine::keeper;
+use crate::engine::learner::{self, Learner};
 use crate::engine::listener::Listener;
 use crate::engine::log::Log;
 use crate::engine::mediator::{Owner, Parts};
@@ -32,6 +34,7 @@ use crate::engine::own::Own;
 use crate::engine::supervisor::{self, Supervisor, Vital, Watchdog};
 use crate::engine::tasks::{self, Tasks};
 use crate::plant;
+use crate::wyoming;
 use crate::record::event::trace;
 use crate::store::error::StoreError;
 use crate::store::state::State;
@@ -40,7 +43,7 @@ use crate::sys::notify::{self, Notifier};
 use crate::sys::signal::{Signal, Signals};
 use crate::sys::{clock, family, machine};
 
-pub use commands::{CommandSet, load as load_commands};
+pub use commands::{Clash, CommandSet, clashes, load as load_commands};
 
 /// Threads of the runtime: the box has few cores, and everything that may block has threads of its own.
 const RUNTIME_THREADS: usize = 2;
@@ -140,6 +143,7 @@ pub fn run(places: Places) -> Result<(), BootError> {
         limits: store::Limits::default(),
     })?;
     let mut state = State::open(&places.state)?;
+    let learned = learned(&state)?;
     let numbers = Numbers {
         batch: BatchId(state.set_aside("batch", u64::from(u32::MAX))?),
         question: QuestionId(state.set_aside("question", 16)?),
@@ -190,7 +194,20 @@ pub fn run(places: Places) -> Result<(), BootError> {
         .map_err(|error| BootError::Other(error.into()))?;
     let mends = repair::mend(opened.open_calls.iter().filter_map(trace));
     let (tasks, tasks_owner) = Tasks::new(supervisor.clone(), notices, writer.clone(), keeper.clone());
-    let made = Made { places, config, commands, notifier, signals, writer, keeper, tasks, tasks_owner, numbers, mends };
+    let made = Made {
+        places,
+        config,
+        commands,
+        learned,
+        notifier,
+        signals,
+        writer,
+        keeper,
+        tasks,
+        tasks_owner,
+        numbers,
+        mends,
+    };
     let served = runtime.block_on(serve(made));
     // Nothing that still blocks may hold the end up: its call is written down as unknown already.
     runtime.shutdown_timeout(Duration::from_secs(1));
@@ -215,6 +232,7 @@ struct Made {
     places: Places,
     config: Config,
     commands: CommandSet,
+    learned: (Learned, u64),
     notifier: Notifier,
     signals: Signals,
     writer: store::queue::Writer,
@@ -226,7 +244,20 @@ struct Made {
 }
 
 async fn serve(made: Made) -> Result<(), BootError> {
-    let Made { places, config, commands, notifier, signals, writer, keeper, tasks, tasks_owner, numbers, mends } = made;
+    let Made {
+        places,
+        config,
+        commands,
+        learned,
+        notifier,
+        signals,
+        writer,
+        keeper,
+        tasks,
+        tasks_owner,
+        numbers,
+        mends,
+    } = made;
     let tasks_running = tokio::spawn(tasks_owner.run());
     let plant = if config.devices.is_empty() { Some(start_plant().await?) } else { None };
     let devices = plant.as_ref().map_or_else(|| Arc::clone(&config.devices), |plant| Arc::new(plant.devices.clone()));
@@ -257,8 +288,14 @@ async fn serve(made: Made) -> Result<(), BootError> {
     if open > 0 {
         tracing::warn!(calls = open, "calls that the last run left open were settled; see `interlock ask list`");
     }
-    let (listener, ears) = Listener::new(commands.ears(Arc::clone(&devices)), mediator.clone(), writer);
+    let (learner, learner_inbox) = Learner::new(keeper.clone());
+    let basis = commands.basis(Arc::clone(&devices));
+    let (listener, ears) =
+        Listener::new(basis.ears(&learned.0), mediator.clone(), writer.clone(), learner.clone());
     let listener_running = tokio::spawn(ears.run());
+    let learner_owner =
+        learner::Owner::new(learner_inbox, basis, learned, keeper.clone(), writer.clone(), listener.clone());
+    let learner_running = tokio::spawn(learner_owner.run());
     let (engine, bridge) = bridge(mediator.clone(), tasks.clone());
     let bridge_running = tokio::spawn(bridge.run());
     let core = Core::new(engine, McpSettings::default());
@@ -274,6 +311,23 @@ async fn serve(made: Made) -> Result<(), BootError> {
             (Some(bound), Some(tokio::spawn(front)))
         }
     };
+    let mut voice_running = Vec::new();
+    let wyoming_address = match config.wyoming_listen {
+        None => None,
+        Some(address) => {
+            let refused = |error| BootError::Listen { what: "Wyoming", address, error };
+            let listening = tokio::net::TcpListener::bind(address).await.map_err(refused)?;
+            let bound = listening.local_addr().map_err(refused)?;
+            voice_running.push(tokio::spawn(wyoming::serve_tcp(listening, listener.clone(), stopped.clone())));
+            Some(bound)
+        }
+    };
+    if let Some(path) = &config.wyoming_socket {
+        let refused = |error| BootError::Socket { path: path.clone(), error };
+        let listening = control::bind(path).map_err(refused)?;
+        voice_running.push(tokio::spawn(wyoming::serve_unix(listening, listener.clone(), stopped.clone())));
+    }
+    let voice_socket = config.wyoming_socket.clone();
     let socket =
         control::bind(&places.socket).map_err(|error| BootError::Socket { path: places.socket.clone(), error })?;
     let (reload, mut reloads) = mpsc::channel(1);
@@ -281,16 +335,17 @@ async fn serve(made: Made) -> Result<(), BootError> {
         listener: listener.clone(),
         mediator: mediator.clone(),
         tasks: tasks.clone(),
+        learner: learner.clone(),
         log,
         mcp: Arc::clone(&core),
-        status: status(&places, mcp_address, plant.as_ref().map(|plant| plant.address)),
+        status: status(&places, mcp_address, wyoming_address, plant.as_ref().map(|plant| plant.address)),
         reload,
     });
     let control_running = tokio::spawn(control::serve(socket, context, stopped));
     let mut reloader = reload::Reloader {
         places: places.clone(),
         config,
-        listener,
+        learner,
         mediator: mediator.clone(),
         surface_sender,
         grounds_sender,
@@ -340,6 +395,9 @@ async fn serve(made: Made) -> Result<(), BootError> {
     let _ = stop.send(true);
     core.stop();
     control_running.await.ok();
+    for running in voice_running {
+        running.await.ok();
+    }
     if let Some(running) = mcp_running {
         running.await.ok();
     }
@@ -347,12 +405,30 @@ async fn serve(made: Made) -> Result<(), BootError> {
     mediator.stop().await;
     mediator_running.await.ok();
     drop(reloader);
+    learner_running.abort();
     listener_running.abort();
     bridge_running.abort();
     workers_running.abort();
     tasks_running.abort();
     let _ = std::fs::remove_file(&places.socket);
+    if let Some(path) = voice_socket {
+        let _ = std::fs::remove_file(path);
+    }
     Ok(())
+}
+
+/// The learned set that is active, and its version. One that does not read is told of and left out: a box that
+/// understands what it was shipped with is better than one that does not start.
+fn learned(state: &State) -> Result<(Learned, u64), StoreError> {
+    let Some(version) = state.versions()?.pop() else { return Ok((Learned::default(), 0)) };
+    let number = version.version;
+    Ok(match learner::read(&version) {
+        Ok(learned) => (learned, number),
+        Err(error) => {
+            tracing::error!(%error, "nothing learned is active; see `interlock learn list --versions`");
+            (Learned::default(), number)
+        }
+    })
 }
 
 async fn start_plant() -> Result<plant::server::Plant, BootError> {
@@ -383,12 +459,18 @@ fn carry_signals(signals: Signals) -> Result<mpsc::Receiver<Signal>, BootError> 
     Ok(receiver)
 }
 
-fn status(places: &Places, mcp: Option<SocketAddr>, plant: Option<SocketAddr>) -> Value {
+fn status(
+    places: &Places,
+    mcp: Option<SocketAddr>,
+    wyoming: Option<SocketAddr>,
+    plant: Option<SocketAddr>,
+) -> Value {
     json!({
         "pid": std::process::id(),
         "state": places.state.display().to_string(),
         "socket": places.socket.display().to_string(),
         "mcp": mcp.map(|address| format!("http://{address}/mcp")),
+        "wyoming": wyoming.map(|address| format!("tcp://{address}")),
         "console": null,
         "plant": plant.map(|address| format!("tcp://{address}")),
         "version": env!("CARGO_PKG_VERSION"),

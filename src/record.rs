@@ -7,6 +7,7 @@
 
 pub mod contract;
 pub mod event;
+pub mod learned;
 
 use std::borrow::Cow;
 use std::fmt;

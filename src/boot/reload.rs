@@ -11,13 +11,13 @@ use super::{Places, commands, surface};
 use crate::config::{self, Config};
 use crate::control::wire::{Kind, Trouble};
 use crate::engine::handle::{Grounds, Mediator};
-use crate::engine::listener::Listener;
+use crate::engine::learner::Learner;
 
 /// Owns the configuration that is in force.
 pub(super) struct Reloader {
     pub(super) places: Places,
     pub(super) config: Config,
-    pub(super) listener: Listener,
+    pub(super) learner: Learner,
     pub(super) mediator: Mediator,
     pub(super) surface_sender: watch::Sender<Surface>,
     pub(super) grounds_sender: watch::Sender<Arc<Grounds>>,
@@ -44,7 +44,8 @@ impl Reloader {
         let _ = self.surface_sender.send(visible);
         let _ = self.grounds_sender.send(Arc::new(grounds));
         let count = set.len();
-        self.listener.swap(set.ears(devices)).await.map_err(busy)?;
+        let busy = |error: crate::engine::learner::NotLearned| Trouble::new(Kind::Busy, error.to_string());
+        self.learner.rebase(set.basis(devices)).await.map_err(busy)?;
         self.config = config;
         let name = file.map_or_else(|| PathBuf::from("the embedded default"), PathBuf::from);
         Ok(format!("{} is in force: {count} commands, {} rules", name.display(), self.config.rules.all().len()))
@@ -61,6 +62,9 @@ impl Reloader {
         }
         if self.config.mcp_listen != config.mcp_listen {
             return Err(restart("mcp"));
+        }
+        if (self.config.wyoming_listen, &self.config.wyoming_socket) != (config.wyoming_listen, &config.wyoming_socket) {
+            return Err(restart("wyoming"));
         }
         if (self.config.scan, self.config.tau, self.config.tier) != (config.scan, config.tau, config.tier) {
             return Err(restart("liveness"));

@@ -8,6 +8,7 @@ mod ask;
 mod bench;
 mod check;
 mod client;
+mod commands;
 mod device;
 pub mod doctor;
 pub mod error;
@@ -15,6 +16,7 @@ mod evidence;
 pub mod generate;
 mod json_lines;
 mod learn;
+mod learn_describe;
 pub mod learn_propose;
 pub mod match_verb;
 mod mcp;
@@ -72,7 +74,8 @@ fn verb(cli: &Cli, out: &Out) -> Result<ExitCode, CliError> {
         Verb::Status(args) => status::status(args, client()?, out),
         Verb::Reload => status::reload(client()?, out),
         Verb::Evidence(verb) => evidence::evidence(verb, client, out),
-        Verb::Learn(verb) => learn::learn(verb),
+        Verb::Commands(verb) => commands::commands(verb, out),
+        Verb::Learn(verb) => learn::learn(verb, client, out),
         Verb::Policy(verb) => policy::policy(verb),
         Verb::Mcp => mcp::bridge(client()?),
         Verb::Bench(args) => bench::bench(args, out),
@@ -90,6 +93,7 @@ fn understand(args: &args::MatchArgs) -> Result<(), CliError> {
     };
     let wanted = match_verb::MatchArgs {
         commands: args.commands.first().cloned(),
+        state: args.state.clone(),
         stages: (!args.stages.is_empty()).then(|| args.stages.join(",")),
         explain: args.explain,
         json: args.json || !std::io::stdin().is_terminal(),

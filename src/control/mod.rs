@@ -3,6 +3,7 @@
 //! Bytes to words and back; nothing is decided here. A peer that one of our own tools started gets no verb at all: what
 //! is mediated must not be able to approve itself.
 
+mod learn;
 mod lines;
 mod verbs;
 pub mod wire;

@@ -3,6 +3,7 @@
 pub mod handle;
 pub mod journal;
 pub mod keeper;
+pub mod learner;
 pub mod listener;
 pub mod log;
 pub mod mediator;

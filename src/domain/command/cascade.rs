@@ -11,7 +11,7 @@ use super::lexicon;
 use super::pattern::By;
 use super::resolution::{Candidate, HazardKind, Likeness, Outcome, Passage, Refused, Resolution, Stage};
 use super::understanding::Understanding;
-use super::utterance::Utterance;
+use super::utterance::{self, Utterance};
 use crate::risk::Risk;
 
 /// Candidates named in a question to a person.
@@ -195,10 +195,13 @@ fn by_template(
     // A question mark makes a question of any command; asking for a value already is one.
     found.retain(|found| !utterance.asked || commands.list[found.command].risk == Risk::Read);
     if by == By::Sound {
-        // A hazard is none when its one character was misheard and is a syllable of the phrase (水甭 for 水泵).
+        // A hazard is none when its one character was misheard and is a syllable of the phrase (水甭 for 水泵), or when
+        // the phrase itself is written with it (不用吹了 stops a fan).
         found.retain(|found| {
             hazards.iter().all(|hazard| {
+                let own = utterance::mask(hazard.end) & !utterance::mask(hazard.start);
                 (hazard.soft && commands.list[found.command].risk == Risk::Read)
+                    || (hazard.end <= utterance.chars.len() && found.written_at & own == own)
                     || (hazard.end - hazard.start == 1 && found.misheard_at & (1 << hazard.start) != 0)
             })
         });
@@ -213,8 +216,13 @@ fn by_template(
         By::Character => (Stage::Pattern, Likeness::Pattern),
         By::Sound => (Stage::Pinyin, Likeness::Sound),
     };
-    let least = found.iter().map(|found| found.misheard).min()?;
-    found.retain(|found| found.misheard == least);
+    let least = found.iter().map(|found| (found.misheard, found.fallback, found.free)).min()?;
+    found.retain(|found| (found.misheard, found.fallback, found.free) == least);
+    if commands.first_wins && found.iter().all(|found| commands.list[found.command].risk != Risk::Dangerous) {
+        // What the set asks for: most of it written out, then the first of the file.
+        let first = found.iter().min_by_key(|found| (found.captured, found.command)).cloned();
+        found = first.into_iter().collect();
+    }
     let candidates: Vec<Candidate> = found
         .iter()
         .take(CANDIDATES_MAX)
@@ -226,6 +234,23 @@ fn by_template(
         None => return None,
     };
     Some(Resolution { outcome, stage, confidence: 1.0, candidates, passages: Vec::new() })
+}
+
+/// Every command that a template says with the whole of the utterance, by character or by sound.
+pub(super) fn resolved_by_template(understanding: &Understanding, utterance: &Utterance) -> Vec<String> {
+    let commands = &understanding.commands;
+    let span = (0, utterance.chars.len());
+    let found = understanding.patterns.find(
+        utterance,
+        span,
+        By::Sound,
+        &commands.list,
+        &commands.zones,
+        &understanding.sounds,
+    );
+    // A text that fits anything is no phrase of its own.
+    let written = found.into_iter().filter(|found| found.free == 0);
+    written.map(|found| commands.list[found.command].id.clone()).collect()
 }
 
 /// Shortest utterance that may reach a dangerous command by sound alone, in characters.

@@ -8,7 +8,8 @@ use super::frame::{FAR, Frame};
 use super::hazard::Hazard;
 use super::lattice;
 use super::resolution::{Candidate, Likeness, Outcome, Refused, Resolution, Stage};
-use super::score::{Grid, Reading, Role, Scene};
+use super::score::{Grid, Reading, Role, Scene, Step};
+use super::sound::SAME_SOUND;
 use super::understanding::Understanding;
 use super::utterance::Utterance;
 use crate::risk::Risk;
@@ -100,6 +101,7 @@ fn acceptable(reading: &Reading, risk: Risk, utterance: &Utterance, limits: &Thr
         Risk::Operate => reading.cost <= limits.operate,
         Risk::Dangerous => {
             reading.cost <= limits.dangerous
+                && !reading.path.iter().any(far_heard)
                 && (reading.verb || reading.exact)
                 && reading.whole
                 && !reading.half
@@ -107,6 +109,16 @@ fn acceptable(reading: &Reading, risk: Risk, utterance: &Utterance, limits: &Thr
         }
     }
 }
+
+/// A word of a dangerous command may sound the same, with one regional confusion in it; 防火门 is not 防护门.
+fn far_heard(step: &Step) -> bool {
+    let syllables = u16::from(step.end - step.start);
+    let core = matches!(step.role, Role::Need | Role::Verb | Role::Both);
+    core && !step.exact && step.cost > syllables * u16::from(SAME_SOUND) + REGIONAL
+}
+
+/// What the dearest regional confusion (f and h, r and l) adds to a word, in hundredths of a syllable.
+const REGIONAL: u16 = 20;
 
 /// The readings of all frames that the words allow, best first, one for each command.
 fn readings(
@@ -162,6 +174,29 @@ fn readings(
     readings.sort_by(|a, b| a.cost.total_cmp(&b.cost).then(a.command.cmp(&b.command)));
     readings.truncate(READINGS_MAX);
     readings
+}
+
+/// Other commands than `own` whose reading of the utterance would be taken and is nearer than the margin, and by how
+/// much `own` is ahead of each.
+pub(super) fn too_near(
+    understanding: &Understanding,
+    utterance: &Utterance,
+    hazards: &[Hazard],
+    own: &str,
+) -> Vec<(String, f32)> {
+    let mut found = Vec::new();
+    lattice::find(&understanding.words, utterance, &understanding.sounds, &mut found);
+    let readings = readings(understanding, utterance, hazards, &mut found);
+    let commands = &understanding.commands.list;
+    let limits = &understanding.thresholds;
+    let ahead = readings.iter().find(|reading| commands[reading.command].id == own).map_or(0.0, |reading| reading.cost);
+    let others = readings.iter().filter(|reading| reading.hazard.is_none() && commands[reading.command].id != own);
+    let near = others.filter(|reading| {
+        let risk = commands[reading.command].risk;
+        let margin = if risk == Risk::Dangerous { limits.margin_dangerous } else { limits.margin };
+        acceptable(reading, risk, utterance, limits) && reading.cost - ahead < margin
+    });
+    near.map(|reading| (commands[reading.command].id.clone(), (reading.cost - ahead).max(0.0))).collect()
 }
 
 /// A sentence of known words that does not say enough: 启动, 温度多少, 打开一号. The person is asked which is meant.
@@ -283,7 +318,8 @@ mod tests {
             text: text.to_owned(),
             aliases: Vec::new(),
             patterns: vec![Template::parse(pattern).expect("compiles")],
-            slots: vec![Slot { name: "device".to_owned(), kind: SlotKind::DeviceNo, required: false }],
+            fallback: Vec::new(),
+            slots: vec![Slot::of("device", SlotKind::DeviceNo, false)],
             category: "plant".to_owned(),
             risk,
             protective: false,
@@ -313,7 +349,7 @@ mod tests {
             ..Lexicon::default()
         };
         let confusions = Confusions { other: 60, ..Confusions::default() };
-        Understanding::compile(Commands { zones: Vec::new(), list }, &lexicon, &confusions)
+        Understanding::compile(Commands { list, ..Commands::default() }, &lexicon, &confusions)
     }
 
     fn check(text: &str, expected: &str) {

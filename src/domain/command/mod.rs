@@ -7,6 +7,7 @@
 pub mod bind;
 pub mod cascade;
 mod compound;
+pub mod conflict;
 pub mod decide;
 pub mod definition;
 mod frame;

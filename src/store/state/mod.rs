@@ -13,6 +13,7 @@ use super::error::StoreError;
 
 pub mod alarm;
 mod aside;
+pub mod learned;
 
 /// Each step brings the schema from its index to the next version. A step that was released is never changed.
 const STEPS: &[&str] = &["
@@ -26,7 +27,7 @@ CREATE TABLE alarm (
   by TEXT,
   cleared INTEGER
 ) STRICT;
-"];
+", learned::SCHEMA];
 
 /// Cleared alarms that are kept: enough for a shift
 /// report, few enough that the file stays small. The log has them all.
@@ -149,7 +150,7 @@ mod tests {
         State::open(dir.path()).unwrap().connection.pragma_update(None, "user_version", 99).unwrap();
         let refused = State::open(dir.path()).unwrap_err();
         let path = dir.path().join("state.db");
-        assert_eq!(refused.to_string(), format!("{} has format 99; this build reads up to 1", path.display()));
+        assert_eq!(refused.to_string(), format!("{} has format 99; this build reads up to 2", path.display()));
         let connection = Connection::open(path).unwrap();
         assert_eq!(connection.pragma_query_value(None, "user_version", |row| row.get::<_, i64>(0)).unwrap(), 99);
     }

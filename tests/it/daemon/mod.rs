@@ -2,8 +2,10 @@
 mod agents;
 mod commands;
 mod crash;
+mod learning;
 mod manners;
 mod voice;
+mod wyoming;
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::{UnixDatagram, UnixStream};
