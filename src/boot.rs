@@ -3,27 +3,34 @@
 //! Start: signals, lock and log, state, supervisor, runtime, plant, tools, mediator, listener, surfaces, READY. Stop:
 //! STOPPING, surfaces stop accepting, workers are asked to stop, the mediator settles or abandons, the log flushes.
 
+mod agent;
 mod commands;
+mod learning;
+mod mcp;
 mod reload;
 mod surface;
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use interlock_domain::command::understanding::Learned;
+use interlock_domain::device::table::Devices;
 use interlock_domain::id::{BatchId, QuestionId, TaskId};
 use interlock_domain::liveness::judge::Limits;
 use interlock_domain::repair;
+use interlock_domain::surface::Surface;
 use serde_json::{Value, json};
 use thiserror::Error;
 use tokio::sync::{mpsc, watch};
 
 use crate::agents::bridge::{bridge, watch_workers};
-use crate::agents::core::{Core, Settings as McpSettings};
+use crate::agents::core::Core;
 use crate::config::{self, Config, ConfigError, Tier};
 use crate::control::{self, Context};
+use crate::engine::agent::Handle as Models;
 use crate::engine::handle::Mediator;
 use crate::engine::keeper;
 use crate::engine::learner::{self, Learner};
@@ -31,6 +38,8 @@ use crate::engine::listener::Listener;
 use crate::engine::log::Log;
 use crate::engine::mediator::{Owner, Parts};
 use crate::engine::own::Own;
+use crate::engine::resolver;
+use crate::engine::servers;
 use crate::engine::supervisor::{self, Supervisor, Vital, Watchdog};
 use crate::engine::tasks::{self, Tasks};
 use crate::plant;
@@ -38,6 +47,7 @@ use crate::wyoming;
 use crate::record::event::trace;
 use crate::store::error::StoreError;
 use crate::store::state::State;
+use crate::store::state::mcp::KeptTask;
 use crate::store::{self, Store};
 use crate::sys::notify::{self, Notifier};
 use crate::sys::signal::{Signal, Signals};
@@ -100,16 +110,16 @@ pub enum BootError {
     Other(#[from] anyhow::Error),
 }
 
-/// How many devices a configuration gives, and whether they are those of the embedded plant.
+/// The devices that a configuration gives, and whether they are those of the embedded plant.
 ///
 /// # Errors
-/// When the embedded plant is wrong.
-pub fn devices(config: &Config) -> Result<(usize, bool), ConfigError> {
+/// When the embedded plant is wrong, or an interlock of the configuration does not fit it.
+pub fn devices(config: &Config) -> Result<(Arc<Devices>, bool), ConfigError> {
     if !config.devices.is_empty() {
-        return Ok((config.devices.len(), false));
+        return Ok((Arc::clone(&config.devices), false));
     }
     let (_, devices) = plant::model::Model::parse(plant::BUILT_IN, Path::new(plant::BUILT_IN_NAME))?;
-    Ok((devices.len(), true))
+    Ok((Arc::new(config::interlock::bind(devices, &config.interlocks)?), true))
 }
 
 /// Runs the daemon until it is told to stop.
@@ -149,6 +159,7 @@ pub fn run(places: Places) -> Result<(), BootError> {
         question: QuestionId(state.set_aside("question", 16)?),
         task: TaskId(state.set_aside("task", TASKS_ASIDE)?),
     };
+    let remembered = Remembered { approved: state.approved_tools()?, tasks: state.kept_tasks()? };
     let (keeper, keeper_thread) = keeper::start(state).map_err(|error| BootError::Other(error.into()))?;
     let writer = opened.store.writer();
 
@@ -207,6 +218,7 @@ pub fn run(places: Places) -> Result<(), BootError> {
         tasks_owner,
         numbers,
         mends,
+        remembered,
     };
     let served = runtime.block_on(serve(made));
     // Nothing that still blocks may hold the end up: its call is written down as unknown already.
@@ -241,6 +253,13 @@ struct Made {
     tasks_owner: tasks::Owner,
     numbers: Numbers,
     mends: Vec<repair::Mend>,
+    remembered: Remembered,
+}
+
+/// What `state.db` has of MCP's last life.
+struct Remembered {
+    approved: BTreeMap<(String, String), String>,
+    tasks: Vec<KeptTask>,
 }
 
 async fn serve(made: Made) -> Result<(), BootError> {
@@ -257,31 +276,53 @@ async fn serve(made: Made) -> Result<(), BootError> {
         tasks_owner,
         numbers,
         mends,
+        remembered,
     } = made;
     let tasks_running = tokio::spawn(tasks_owner.run());
     let plant = if config.devices.is_empty() { Some(start_plant().await?) } else { None };
-    let devices = plant.as_ref().map_or_else(|| Arc::clone(&config.devices), |plant| Arc::new(plant.devices.clone()));
+    let devices = match &plant {
+        None => Arc::clone(&config.devices),
+        Some(plant) => Arc::new(config::interlock::bind(plant.devices.clone(), &config.interlocks)?),
+    };
     let grounds = surface::grounds(&config, &places.state)?;
-    let tools = surface::tools(&config, Arc::clone(&devices), &grounds)?;
-    let visible = surface::surface(&devices)?;
+    let front_settings = mcp::front(&config)?;
+    let settings = mcp::servers(&config)?;
+    let (down, updates) = crate::tool::mcp::Servers::new();
+    let tools = surface::tools(&config, Arc::clone(&devices), &grounds, down.clone())?;
+    let base = surface::base(&devices, &config.contracts)?;
+    let visible = Surface::new(base.clone());
     let log = Log::new(places.state.clone());
     let (stop, stopped) = watch::channel(false);
     let (surface_sender, surface_receiver) = watch::channel(visible.clone());
     let (grounds_sender, grounds_receiver) = watch::channel(Arc::new(grounds));
-    let (mediator, inbox) = Mediator::new(surface_receiver, grounds_receiver);
+    let (mediator, inbox) = Mediator::new(surface_receiver, grounds_receiver.clone());
     let (questions, mut asked) = watch::channel(numbers.question);
+    let (looks, sought) = mpsc::channel(resolver::WAITING_MAX);
+    let (devices_sender, devices_receiver) = watch::channel(Arc::clone(&devices));
+    let resolver = resolver::Resolver::new(sought, mediator.clone(), devices_receiver);
+    let resolver_running = tokio::spawn(resolver.run());
     let own = Arc::new(Own::new(tasks.clone(), keeper.clone(), log.clone(), places.state.clone()));
+    let model = agent::settings(config.agent.as_ref(), &grounds_receiver.borrow().cwd).unwrap_or_else(|error| {
+        // The plant does not stop for it.
+        tracing::error!(kind = "MODEL_OFF", "{error}; there is no language model until the next reload");
+        None
+    });
+    let (model_sender, model_receiver) = watch::channel(model);
+    let (state, evidence) = (places.state.clone(), writer.clone());
+    let models = Models::new(mediator.clone(), evidence, log.clone(), state, model_receiver);
     let open = mends.len();
     let owner = Owner::new(Parts {
         inbox,
         writer: writer.clone(),
         tools,
         own,
+        agent: models.clone(),
         surface: visible,
         settings: surface::settings(&config, &places),
         first_batch: numbers.batch,
         first_question: numbers.question,
         mends,
+        looks,
         questions,
     });
     let mediator_running = tokio::spawn(owner.run());
@@ -296,12 +337,29 @@ async fn serve(made: Made) -> Result<(), BootError> {
     let learner_owner =
         learner::Owner::new(learner_inbox, basis, learned, keeper.clone(), writer.clone(), listener.clone());
     let learner_running = tokio::spawn(learner_owner.run());
-    let (engine, bridge) = bridge(mediator.clone(), tasks.clone());
+    let (servers, servers_owner) = servers::new(
+        down,
+        updates,
+        servers::Parts {
+            keeper: keeper.clone(),
+            writer: writer.clone(),
+            mediator: mediator.clone(),
+            surface: surface_sender.clone(),
+            approved: remembered.approved,
+        },
+    );
+    let servers_running = tokio::spawn(servers_owner.run());
+    let tools_running = tokio::spawn(learning::watch_tools(surface_sender.subscribe(), learner.clone()));
+    servers.configure(base, Arc::clone(&config.rules), settings).await;
+    let (profiles_sender, profiles) = watch::channel(Arc::new(mcp::profiles(&config.mcp)));
+    let (engine, bridge) = bridge(mediator.clone(), tasks.clone(), servers.clone(), profiles);
     let bridge_running = tokio::spawn(bridge.run());
-    let core = Core::new(engine, McpSettings::default());
+    let core = Core::new(engine, front_settings);
+    mcp::restore(&core, remembered.tasks);
+    let keeping = tokio::spawn(mcp::keep_tasks(Arc::clone(&core), keeper.clone(), stopped.clone()));
     let workers_running = tokio::spawn(watch_workers(Arc::clone(&core), tasks.clone(), stopped.clone()));
 
-    let (mcp_address, mcp_running) = match config.mcp_listen {
+    let (mcp_address, mcp_running) = match config.mcp.listen {
         None => (None, None),
         Some(address) => {
             let listening = tokio::net::TcpListener::bind(address).await;
@@ -338,7 +396,9 @@ async fn serve(made: Made) -> Result<(), BootError> {
         learner: learner.clone(),
         log,
         mcp: Arc::clone(&core),
-        status: status(&places, mcp_address, wyoming_address, plant.as_ref().map(|plant| plant.address)),
+        models,
+        servers: servers.clone(),
+        status: status(&places, mcp_url(&core, mcp_address), wyoming_address, plant.as_ref().map(|plant| plant.address)),
         reload,
     });
     let control_running = tokio::spawn(control::serve(socket, context, stopped));
@@ -347,15 +407,19 @@ async fn serve(made: Made) -> Result<(), BootError> {
         config,
         learner,
         mediator: mediator.clone(),
+        servers: servers.clone(),
         surface_sender,
         grounds_sender,
+        model_sender,
+        devices_sender,
+        profiles_sender,
         plant: plant.as_ref().map(|plant| plant.devices.clone()),
     };
 
     notifier.ready("ready");
     tracing::info!(
         socket = %places.socket.display(),
-        mcp = mcp_address.map(|address| format!("http://{address}/mcp")).as_deref().unwrap_or("off"),
+        mcp = mcp_url(&core, mcp_address).as_deref().unwrap_or("off"),
         state = %places.state.display(),
         "ready"
     );
@@ -404,11 +468,16 @@ async fn serve(made: Made) -> Result<(), BootError> {
     let _ = tasks.supervisor().stop_all().await;
     mediator.stop().await;
     mediator_running.await.ok();
+    servers.stop().await;
+    keeping.await.ok();
     drop(reloader);
+    tools_running.abort();
     learner_running.abort();
     listener_running.abort();
     bridge_running.abort();
+    servers_running.abort();
     workers_running.abort();
+    resolver_running.abort();
     tasks_running.abort();
     let _ = std::fs::remove_file(&places.socket);
     if let Some(path) = voice_socket {
@@ -429,6 +498,12 @@ fn learned(state: &State) -> Result<(Learned, u64), StoreError> {
             (Learned::default(), number)
         }
     })
+}
+
+/// Where agents reach us.
+fn mcp_url(core: &Core, address: Option<SocketAddr>) -> Option<String> {
+    let scheme = if core.settings.tls.is_some() { "https" } else { "http" };
+    address.map(|address| format!("{scheme}://{address}/mcp"))
 }
 
 async fn start_plant() -> Result<plant::server::Plant, BootError> {
@@ -461,7 +536,7 @@ fn carry_signals(signals: Signals) -> Result<mpsc::Receiver<Signal>, BootError> 
 
 fn status(
     places: &Places,
-    mcp: Option<SocketAddr>,
+    mcp: Option<String>,
     wyoming: Option<SocketAddr>,
     plant: Option<SocketAddr>,
 ) -> Value {
@@ -469,7 +544,7 @@ fn status(
         "pid": std::process::id(),
         "state": places.state.display().to_string(),
         "socket": places.socket.display().to_string(),
-        "mcp": mcp.map(|address| format!("http://{address}/mcp")),
+        "mcp": mcp,
         "wyoming": wyoming.map(|address| format!("tcp://{address}")),
         "console": null,
         "plant": plant.map(|address| format!("tcp://{address}")),

@@ -39,6 +39,9 @@ pub enum Verb {
     /// One operator command through the whole path.
     #[command(after_help = "Example:\n  interlock say 启动二号泵")]
     Say(SayArgs),
+    /// A request to the configured language model; its tool calls walk the same path.
+    #[command(after_help = "Example:\n  interlock agent 检查三台泵的压力，异常的报给我")]
+    Agent(AgentArgs),
     /// The configured devices.
     #[command(subcommand)]
     Device(DeviceVerb),
@@ -63,18 +66,28 @@ pub enum Verb {
     /// What there is to say: command sets, those of others, and how well sentences are understood; needs no daemon.
     #[command(subcommand)]
     Commands(CommandsVerb),
+    /// The typed graph of one run, from the log alone; needs no daemon.
+    #[command(after_help = "Example:\n  interlock trace last --format html > run.html")]
+    Trace(TraceArgs),
     /// Self-learning: proposals, the review gate, versions.
     #[command(subcommand)]
     Learn(LearnVerb),
     /// Decisions of the gate for calls on standard input; needs no daemon and has no effect.
     #[command(subcommand)]
     Policy(PolicyVerb),
+    /// What actions left behind: histories checked for the eight anomalies.
+    #[command(subcommand)]
+    Effects(EffectsVerb),
     /// Supervises the threads of a process that knows nothing of us; needs no daemon.
     #[command(after_help = "Example:\n  interlock watch -- python3 worker.py")]
     Watch(WatchArgs),
-    /// MCP over standard input and output, joined to the daemon.
-    #[command(after_help = "Example (in an MCP client's configuration):\n  command = \"interlock\", args = [\"mcp\"]")]
-    Mcp,
+    /// MCP over standard input and output, joined to the daemon; and the MCP servers behind it.
+    #[command(
+        after_help = "Example (in an MCP client's configuration):\n  command = \"interlock\", args = [\"mcp\"]\n\n\
+                            Example (which servers there are, and which of their tools wait for approval):\n  \
+                            interlock mcp list"
+    )]
+    Mcp(McpArgs),
     /// Measured figures of this machine; needs no daemon.
     #[command(after_help = "Example:\n  interlock bench match --json")]
     Bench(BenchArgs),
@@ -93,6 +106,33 @@ pub enum Verb {
     /// The manual page on standard output.
     #[command(after_help = "Example:\n  interlock man > /usr/share/man/man1/interlock.1")]
     Man,
+}
+
+/// `mcp`.
+#[derive(Debug, Args)]
+pub struct McpArgs {
+    /// Nothing for MCP over standard input and output.
+    #[command(subcommand)]
+    pub verb: Option<McpVerb>,
+}
+
+/// What can be done with the MCP servers behind the daemon.
+#[derive(Debug, Subcommand)]
+pub enum McpVerb {
+    /// The servers, and the tools that are not simply there.
+    #[command(after_help = "Example:\n  interlock mcp list --json")]
+    List(JsonArg),
+    /// Lets a tool whose definition has changed be used as it is defined now.
+    #[command(after_help = "Example:\n  interlock mcp approve git git_log")]
+    Approve {
+        /// The server.
+        server: String,
+        /// The server's own name for the tool; all of its changed tools if not given.
+        tool: Option<String>,
+        /// One JSON object.
+        #[arg(long)]
+        json: bool,
+    },
 }
 
 /// `--json`.
@@ -124,6 +164,23 @@ pub struct SayArgs {
     #[arg(long)]
     pub wait: bool,
     /// One JSON object.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `agent`.
+#[derive(Debug, Args)]
+pub struct AgentArgs {
+    /// What is wanted.
+    #[arg(value_name = "TEXT", required = true)]
+    pub text: Vec<String>,
+    /// A mode that is narrower than the configured one: plan, dontAsk, default, acceptEdits, bypassPermissions.
+    #[arg(long, value_name = "MODE")]
+    pub mode: Option<String>,
+    /// Goes on with the conversation of this run.
+    #[arg(long, value_name = "RUN")]
+    pub resume: Option<String>,
+    /// JSON Lines, as they come.
     #[arg(long)]
     pub json: bool,
 }
@@ -545,6 +602,35 @@ pub enum LearnPolicy {
     Auto,
 }
 
+/// `trace`.
+#[derive(Debug, Args)]
+pub struct TraceArgs {
+    /// The run, as `say --json` and `evidence query --kind run_opened` name it; `last` is the one that was opened last.
+    pub run: String,
+    /// The written form.
+    #[arg(long, value_enum, default_value = "text")]
+    pub format: TraceFormat,
+    /// As `--format json`.
+    #[arg(long)]
+    pub json: bool,
+    /// Where evidence and state are kept.
+    #[arg(long, value_name = "DIR")]
+    pub state: Option<PathBuf>,
+}
+
+/// The written forms of a trace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum TraceFormat {
+    /// Lines for a person.
+    Text,
+    /// The language of Graphviz.
+    Dot,
+    /// One object.
+    Json,
+    /// One page that stands alone.
+    Html,
+}
+
 /// `policy`.
 #[derive(Debug, Subcommand)]
 pub enum PolicyVerb {
@@ -557,6 +643,16 @@ pub enum PolicyVerb {
         #[arg(long, value_name = "FILE")]
         policy: Option<PathBuf>,
     },
+}
+
+/// `effects`.
+#[derive(Debug, Subcommand)]
+pub enum EffectsVerb {
+    /// One history a line in, its anomalies out; needs no daemon. Exit 1 when there is any.
+    #[command(
+        after_help = "Example:\n  echo '{\"id\": 1, \"events\": [[\"begin\", \"w\", [\"pay\"]], [\"commit\", \"w\", [\"m\"]]]}' | interlock effects check"
+    )]
+    Check,
 }
 
 /// `watch`.
@@ -608,6 +704,8 @@ pub enum BenchName {
     Match,
     /// From exec to ready.
     Startup,
+    /// The checker of effect histories.
+    Effects,
 }
 
 /// `doctor`.

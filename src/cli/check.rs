@@ -36,7 +36,8 @@ pub(super) fn check(args: &CheckArgs, out: &Out) -> Result<(), CliError> {
             "ok": clashes.is_empty(),
             "conflicts": conflicts,
             "file": file.as_ref().map(|file| file.display().to_string()),
-            "devices": devices,
+            "devices": devices.len(),
+            "interlocks": devices.interlock_count(),
             "embedded_plant": simulated,
             "commands": commands.len(),
             "bound": bound,
@@ -55,7 +56,7 @@ pub(super) fn check(args: &CheckArgs, out: &Out) -> Result<(), CliError> {
         out.line(&format!("{name} is right"))?;
     }
     let simulated = if simulated { " (of the embedded simulator)" } else { "" };
-    out.line(&format!("  devices  {devices}{simulated}"))?;
+    out.line(&format!("  devices  {}{simulated}, {} interlocks", devices.len(), devices.interlock_count()))?;
     out.line(&format!("  commands {} ({bound} bound to a tool)", commands.len()))?;
     out.line(&format!("  rules    {}", config.rules.all().len()))?;
     ended

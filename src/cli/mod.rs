@@ -3,6 +3,7 @@
 //! Nothing is decided here. A verb that talks to the daemon sends its arguments and prints the answer; an offline verb
 //! calls the very code that the daemon runs.
 
+mod agent;
 pub mod args;
 mod ask;
 mod bench;
@@ -11,6 +12,7 @@ mod client;
 mod commands;
 mod device;
 pub mod doctor;
+mod effects;
 pub mod error;
 mod evidence;
 pub mod generate;
@@ -27,6 +29,7 @@ mod run;
 mod say;
 mod status;
 mod task;
+mod trace;
 mod watch;
 
 use std::io::IsTerminal;
@@ -67,6 +70,7 @@ fn verb(cli: &Cli, out: &Out) -> Result<ExitCode, CliError> {
         Verb::Watch(args) => return watch::watch(args, out),
         Verb::Run(args) => run::run(args, cli.socket.as_deref()),
         Verb::Say(args) => say::say(args, client()?, out),
+        Verb::Agent(args) => agent::agent(args, client()?, out),
         Verb::Device(verb) => device::device(verb, client()?, out),
         Verb::Match(args) => understand(args),
         Verb::Task(verb) => task::task(verb, client()?, out),
@@ -77,7 +81,12 @@ fn verb(cli: &Cli, out: &Out) -> Result<ExitCode, CliError> {
         Verb::Commands(verb) => commands::commands(verb, out),
         Verb::Learn(verb) => learn::learn(verb, client, out),
         Verb::Policy(verb) => policy::policy(verb),
-        Verb::Mcp => mcp::bridge(client()?),
+        Verb::Trace(args) => trace::trace(args, out),
+        Verb::Effects(verb) => effects::effects(verb),
+        Verb::Mcp(args) => match &args.verb {
+            None => mcp::bridge(client()?),
+            Some(verb) => mcp::servers(verb, client()?, &out),
+        },
         Verb::Bench(args) => bench::bench(args, out),
         Verb::Doctor(args) => doctor::doctor(args, cli.socket.as_deref(), out),
         Verb::Completions { shell } => generate::print_completions(*shell, out),

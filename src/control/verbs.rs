@@ -14,10 +14,12 @@ use tokio::sync::{mpsc, oneshot};
 use super::learn;
 use super::wire::{Kind, Request, Says, Trouble};
 use crate::agents::core::Core;
+use crate::engine::agent::Handle as Models;
 use crate::engine::handle::{AnswerTaken, Answered, Mediator, NotTaken, Open, Wanted};
 use crate::engine::learner::Learner;
 use crate::engine::listener::{Lang, Listener, Said};
 use crate::engine::log::{Log, Query};
+use crate::engine::servers::{self, Servers};
 use crate::engine::tasks::{self, Tasks};
 
 /// What `reload` sends to whoever owns the configuration.
@@ -37,6 +39,10 @@ pub struct Context {
     pub log: Log,
     /// MCP.
     pub mcp: Arc<Core>,
+    /// Runs of the language model.
+    pub models: Models,
+    /// The MCP servers behind us.
+    pub servers: Servers,
     /// `status --json`, made once.
     pub status: Value,
     /// The configuration's owner.
@@ -54,7 +60,7 @@ impl<'a> Lines<'a> {
         Lines { write, id }
     }
 
-    async fn say(&mut self, says: Says) -> io::Result<()> {
+    pub(super) async fn say(&mut self, says: Says) -> io::Result<()> {
         super::answer(self.write, self.id.clone(), says).await
     }
 
@@ -82,6 +88,7 @@ pub(super) async fn carry_out(
         "device.list" => Some(device_list(context, user, &args).await),
         "learn.list" => Some(learn::list(context, &args).await),
         "evidence.query" => Some(evidence_query(context, &args).await),
+        "mcp.list" => Some(Ok(servers::rows(&context.servers))),
         _ => None,
     };
     if let Some(many) = many {
@@ -106,6 +113,7 @@ pub(super) async fn carry_out(
         "learn.approve" => learn::approve(context, user, &args).await,
         "learn.reject" => learn::reject(context, user, &args).await,
         "learn.rollback" => learn::rollback(context, user, &args).await,
+        "mcp.approve" => mcp_approve(context, user, &args).await,
         "status" => Ok(status(context)),
         "reload" => reload(context).await,
         "evidence.show" => evidence_show(context, &args).await,
@@ -115,6 +123,24 @@ pub(super) async fn carry_out(
         }
     };
     lines.say(one.map_or_else(Says::Error, Says::Ok)).await
+}
+
+async fn mcp_approve(context: &Context, user: &str, args: &Args<'_>) -> Answer1 {
+    let (server, tool) = (args.need("server")?, args.text("tool"));
+    if !context.servers.view().servers.iter().any(|(name, _)| name == server) {
+        return Err(
+            Trouble::new(Kind::NotFound, format!("there is no MCP server {server:?}")).hint("interlock mcp list")
+        );
+    }
+    match context.servers.approve(server, tool, user).await {
+        None => Err(Trouble::new(Kind::Busy, "the daemon is stopping")),
+        Some(0) => {
+            let what = tool.map_or_else(|| "no tool".to_owned(), |tool| format!("no tool {tool:?}"));
+            let fact = format!("{what} of {server} waits for approval");
+            Err(Trouble::new(Kind::NotSo, fact).hint("interlock mcp list shows which do"))
+        }
+        Some(count) => Ok(json!({ "server": server, "approved": count })),
+    }
 }
 
 /// The arguments of a request.
@@ -175,7 +201,7 @@ fn store(error: &crate::engine::log::Error) -> Trouble {
 fn not_taken(error: &NotTaken) -> Trouble {
     let kind = match error {
         NotTaken::Busy | NotTaken::Stopping => Kind::Busy,
-        NotTaken::Input(_) | NotTaken::Batch(_) => Kind::Usage,
+        NotTaken::Input(_) | NotTaken::Batch(_) | NotTaken::NoParent(_) => Kind::Usage,
     };
     Trouble::new(kind, error.to_string())
 }

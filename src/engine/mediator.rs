@@ -8,25 +8,30 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use interlock_domain::closure::Reply;
+use interlock_domain::closure::{Ending, Reply};
 use interlock_domain::effect::Order;
 use interlock_domain::effect::journal::Entry;
 use interlock_domain::effect::report::{Loss, Report};
 use interlock_domain::event::{Event, Found};
+use interlock_domain::gate::breaker::Breaker;
 use interlock_domain::gate::docket::{Answer, Ignored, Question};
 use interlock_domain::gate::policy::{Mode, Policy, RuleOrder};
 use interlock_domain::gate::rule::Rules;
 use interlock_domain::id::{BatchId, CallId, QuestionId, RunId};
 use interlock_domain::mediator::{Action, Input, Mediator, Opening};
 use interlock_domain::repair::Mend;
-use interlock_domain::request::{Asker, Batch, Wish};
+use interlock_domain::request::why::Why;
+use interlock_domain::request::{Batch, Wish};
 use interlock_domain::surface::Surface;
 use interlock_domain::time::Tick;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{Id, JoinError, JoinSet};
 
-use super::handle::{AnswerTaken, Answered, Message, NotTaken, Open, Submitted};
+use super::agent;
+use super::handle::{AnswerTaken, Answered, Message, NotTaken, Open, Submitted, Who};
 use super::own::Own;
+use super::resolver::Sought;
+use crate::mcp::upward::Line;
 use crate::record::event::row;
 use crate::store::queue::{Acks, Health, NotWritten, Receipt, Tell, Writer};
 use crate::sys::clock;
@@ -57,20 +62,23 @@ pub struct Settings {
     pub own_paths: Arc<[String]>,
     /// Where Interlock keeps its keys: reading there is a question in every mode.
     pub own_secrets: Arc<[String]>,
+    /// When repeated denials of one kind are too many.
+    pub breaker: Breaker,
 }
 
 impl Settings {
-    fn policy(&self, asker: Asker, answerable: bool) -> Policy {
+    fn policy(&self, who: &Who) -> Policy {
         Policy {
-            mode: self.mode,
+            mode: who.mode.unwrap_or(self.mode).min(self.mode),
             rules: Arc::clone(&self.rules),
             order: self.order,
-            answerable,
+            answerable: who.answerable,
             ask_patience: self.ask_patience,
             confirm_protective: self.confirm_protective,
             own_paths: Arc::clone(&self.own_paths),
             own_secrets: Arc::clone(&self.own_secrets),
-            ..Policy::plain(asker)
+            breaker: self.breaker,
+            ..Policy::plain(who.asker.clone())
         }
     }
 }
@@ -85,6 +93,8 @@ pub struct Parts {
     pub tools: Arc<Tools>,
     /// The tools that act on the daemon itself.
     pub own: Arc<Own>,
+    /// The runs of a model: a subagent is one of them.
+    pub agent: super::agent::Handle,
     /// The tools that every run sees.
     pub surface: Surface,
     /// What the configuration says about runs.
@@ -95,6 +105,8 @@ pub struct Parts {
     pub first_question: QuestionId,
     /// What the last life left open.
     pub mends: Vec<Mend>,
+    /// Who finds out what became of unknown effects.
+    pub looks: mpsc::Sender<Sought>,
     /// Told of each new question's number, before anybody else is.
     pub questions: watch::Sender<QuestionId>,
 }
@@ -110,9 +122,11 @@ pub struct Owner {
     calls: BTreeMap<Id, CallId>,
     stoppers: BTreeMap<CallId, Stopper>,
     replies: BTreeMap<BatchId, oneshot::Sender<Vec<Answered>>>,
+    /// The ways up from the tools of a batch; gone with its reply.
+    lines: BTreeMap<BatchId, Line>,
     watchers: BTreeMap<CallId, Vec<oneshot::Sender<Answered>>>,
     receipts: BTreeMap<Entry, Receipt>,
-    runs: BTreeMap<RunId, (Asker, bool)>,
+    runs: BTreeMap<RunId, Who>,
     /// The newest record that was handed to the writer.
     newest: Entry,
     telling: JoinSet<()>,
@@ -143,6 +157,7 @@ impl Owner {
             calls: BTreeMap::new(),
             stoppers: BTreeMap::new(),
             replies: BTreeMap::new(),
+            lines: BTreeMap::new(),
             watchers: BTreeMap::new(),
             receipts: BTreeMap::new(),
             runs: BTreeMap::new(),
@@ -218,19 +233,25 @@ impl Owner {
 
     async fn message(&mut self, message: Message) {
         match message {
-            Message::OpenRun { asker, answerable, back } => {
+            Message::OpenRun { who, back } => {
                 let run = RunId::new(unix_ms(), random());
-                let policy = self.parts.settings.policy(asker.clone(), answerable);
-                let surface = self.parts.surface.clone();
-                self.runs.insert(run, (asker, answerable));
-                self.step(Input::Open(Box::new(Opening { run, parent: None, surface, policy }))).await;
-                let _ = back.send(run);
+                let opening = self.opening(run, &who);
+                self.step(Input::Open(Box::new(opening))).await;
+                // Of a run of nobody's that was not opened, the wishes say why. A child must know before it begins.
+                let opened = match who.parent {
+                    Some(parent) if self.machine.surface(run).is_none() => Err(NotTaken::NoParent(parent)),
+                    Some(_) | None => Ok(run),
+                };
+                if opened.is_ok() {
+                    self.runs.insert(run, who);
+                }
+                let _ = back.send(opened);
             }
             Message::CloseRun { run } => {
                 self.runs.remove(&run);
                 self.step(Input::Close { run }).await;
             }
-            Message::Submit { run, wishes, back } => self.submit(run, wishes, back).await,
+            Message::Submit { run, wishes, line, back } => self.submit(run, wishes, line, back).await,
             Message::Answer { question, answer, by, back } => {
                 let answered = self.answer(question, answer, by).await;
                 let _ = back.send(answered);
@@ -245,6 +266,10 @@ impl Owner {
                     let _ = back.send(taken);
                 });
             }
+            Message::Found { question, done, note } => {
+                let found = if done { Found::Done } else { Found::Failed };
+                self.step(Input::Found { question, found, note }).await;
+            }
             Message::Questions { back } => {
                 let now = clock::now();
                 let open = self.machine.questions().into_iter().map(|question| open(question, now)).collect();
@@ -255,11 +280,20 @@ impl Owner {
                 self.parts.settings = *settings;
                 self.parts.surface = surface;
                 self.parts.tools = tools;
-                let runs: Vec<_> = self.runs.iter().map(|(run, who)| (*run, who.clone())).collect();
-                for (run, (asker, answerable)) in runs {
-                    let policy = self.parts.settings.policy(asker, answerable);
-                    let surface = self.parts.surface.clone();
-                    self.step(Input::Open(Box::new(Opening { run, parent: None, surface, policy }))).await;
+                // A child follows its parent, inside the machine.
+                let runs = self.runs.iter().filter(|(_, who)| who.parent.is_none());
+                let openings: Vec<Opening> = runs.map(|(run, who)| self.opening(*run, who)).collect();
+                for opening in openings {
+                    self.step(Input::Open(Box::new(opening))).await;
+                }
+                let _ = back.send(());
+            }
+            Message::See { surface, back } => {
+                self.parts.surface = surface;
+                let runs: Vec<RunId> =
+                    self.runs.iter().filter(|(_, who)| who.parent.is_none()).map(|(run, _)| *run).collect();
+                for run in runs {
+                    self.step(Input::Surface { run, surface: self.parts.surface.clone() }).await;
                 }
                 let _ = back.send(());
             }
@@ -268,7 +302,19 @@ impl Owner {
         }
     }
 
-    async fn submit(&mut self, run: RunId, wishes: Vec<Wish>, back: oneshot::Sender<Result<Submitted, NotTaken>>) {
+    fn opening(&self, run: RunId, who: &Who) -> Opening {
+        let policy = self.parts.settings.policy(who);
+        let (surface, narrowing) = (self.parts.surface.clone(), who.left());
+        Opening { run, parent: who.parent, surface, narrowing, policy }
+    }
+
+    async fn submit(
+        &mut self,
+        run: RunId,
+        wishes: Vec<Wish>,
+        line: Option<Line>,
+        back: oneshot::Sender<Result<Submitted, NotTaken>>,
+    ) {
         let wishes = match Batch::new(wishes) {
             Ok(wishes) => wishes,
             Err(error) => {
@@ -280,6 +326,7 @@ impl Owner {
         self.next_batch += 1;
         let (replies, receiver) = oneshot::channel();
         self.replies.insert(batch, replies);
+        self.lines.extend(line.map(|line| (batch, line)));
         self.step(Input::Submit { run, batch, wishes }).await;
         let now = clock::now();
         let questions = self.machine.questions_of(batch).into_iter().map(|question| open(question, now)).collect();
@@ -340,6 +387,10 @@ impl Owner {
                     let _ = self.parts.questions.send(question.id);
                     tracing::info!(question = %question.id, kind = question.kind.word(), "a person is asked");
                 }
+                Action::Look { question, unknown } => {
+                    // Nobody waits for this: with a full line, or without anybody at its end, a person finds out.
+                    let _ = self.parts.looks.try_send(Sought { question, unknown: *unknown });
+                }
                 Action::Withdraw { question } => tracing::info!(%question, "the question is closed"),
                 Action::Start(order) => self.start(order),
                 Action::Stop { call } => {
@@ -359,6 +410,9 @@ impl Owner {
         if let Some(receipt) = &receipt {
             self.receipts.insert(entry, receipt.clone());
         }
+        if let Event::Settled { call, ending: Ending::NotStarted(Why::DeniedRepeatedly { times, .. }) } = event {
+            self.parts.own.denied_repeatedly(*call, *times);
+        }
         let row = row(event, super::stamp::now());
         let mut waiting = crate::store::queue::Entry { row, now, tell: Tell::Ticket(entry.0), receipt };
         // A full queue means that the disk is slower than the world: wait for it, as every caller of the log does.
@@ -375,15 +429,24 @@ impl Owner {
         let call = order.call();
         let (stop, stopper) = Stop::new();
         let (tools, own) = (Arc::clone(&self.parts.tools), Arc::clone(&self.parts.own));
+        let line = self.lines.get(&call.batch).cloned();
         // Called inside the task: a panic before the first await is caught there too.
+        let agent = self.parts.agent.clone();
         let task = self.running.spawn(async move {
-            if Own::is_own(&order) { own.run(order, tools).await } else { crate::tool::run(order, &tools, stop).await }
+            if agent::child::is_one(&order) {
+                agent.child(order, stop).await
+            } else if Own::is_own(&order) {
+                own.run(order, tools).await
+            } else {
+                crate::tool::run(order, &tools, line, stop).await
+            }
         });
         self.calls.insert(task.id(), call);
         self.stoppers.insert(call, stopper);
     }
 
     fn reply(&mut self, batch: BatchId, replies: Vec<Reply>) {
+        self.lines.remove(&batch);
         let answered: Vec<Answered> = replies
             .into_iter()
             .map(|reply| {

@@ -1,5 +1,6 @@
 //! The owners: each owns one machine and carries out what it decides.
 
+pub mod agent;
 pub mod handle;
 pub mod journal;
 pub mod keeper;
@@ -8,6 +9,8 @@ pub mod listener;
 pub mod log;
 pub mod mediator;
 pub mod own;
+pub mod resolver;
+pub mod servers;
 pub mod stamp;
 pub mod supervisor;
 pub mod tasks;

@@ -132,25 +132,33 @@ impl Http {
     /// # Errors
     /// When TLS cannot be set up at all. A machine without certificates gets a client that trusts no server.
     pub fn new(limits: Limits) -> Result<Http, NoClient> {
-        // Installed once for the process; whoever comes second finds it there.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let client = match builder(limits).build() {
-            Ok(client) => client,
-            Err(error) => {
-                tracing::warn!(%error, "no certificate authorities on this machine: https reaches nobody");
-                builder(limits).tls_certs_only([]).build().map_err(NoClient)?
-            }
-        };
-        Ok(Http { client, limits })
+        Ok(Http { client: client(limits)?, limits })
     }
 
     /// Runs `http`.
     pub async fn run(&self, input: &Value) -> Report {
-        let began = Instant::now();
-        let (request, patience) = match parse(input, self.limits) {
+        match parse(input, self.limits) {
+            Ok((request, patience)) => self.send(request, patience).await,
+            Err(report) => report,
+        }
+    }
+
+    /// Runs `http` with a key that the other side tells a second attempt by. A header of that name in the input is the
+    /// caller's own key, and stays.
+    pub async fn run_keyed(&self, input: &Value, header: &str, key: &str) -> Report {
+        let (mut request, patience) = match parse(input, self.limits) {
             Ok(parsed) => parsed,
             Err(report) => return report,
         };
+        let (Ok(header), Ok(key)) = (HeaderName::try_from(header), HeaderValue::try_from(key)) else {
+            return bad_input(format!("{header:?} is no header to send a key in"));
+        };
+        request.headers_mut().entry(header).or_insert(key);
+        self.send(request, patience).await
+    }
+
+    async fn send(&self, request: Request, patience: Duration) -> Report {
+        let began = Instant::now();
         let only_reads = request.method().is_safe();
         let host = request.url().host_str().unwrap_or_default().to_owned();
         let until = tokio::time::Instant::now() + patience;
@@ -164,6 +172,13 @@ impl Http {
         match response.status().as_u16() {
             502 if !only_reads => return Report::Lost(Loss::ConnectionLost),
             504 if !only_reads => return Report::Lost(Loss::TimedOut),
+            // Not implemented, and no such version of HTTP: it was not even tried.
+            501 | 505 => {}
+            status @ 500..=599 if !only_reads => {
+                return Report::Lost(Loss::Partial(format!(
+                    "{host} answered with its own error {status}: how far it had come is not known"
+                )));
+            }
             _ => {}
         }
         let head = Head::of(&response);
@@ -172,6 +187,22 @@ impl Http {
             // The status of a request that changes something is worth more than its body; a read wants the body.
             Some(Cut::Connection) if only_reads => failed("connection_lost", format!("{host} broke off its answer")),
             cut => Report::Done(head.output(&body, cut, began.elapsed())),
+        }
+    }
+}
+
+/// A client that follows nothing, repeats nothing and knows no proxy.
+///
+/// # Errors
+/// As [`Http::new`].
+pub(super) fn client(limits: Limits) -> Result<Client, NoClient> {
+    // Installed once for the process; whoever comes second finds it there.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    match builder(limits).build() {
+        Ok(client) => Ok(client),
+        Err(error) => {
+            tracing::warn!(%error, "no certificate authorities on this machine: https reaches nobody");
+            builder(limits).tls_certs_only([]).build().map_err(NoClient)
         }
     }
 }
@@ -295,7 +326,7 @@ fn cause<'e, E: Error + 'static>(error: &'e (dyn Error + 'static)) -> Option<&'e
 }
 
 /// The innermost words: the outer ones only repeat that a request was made.
-fn root(error: &(dyn Error + 'static)) -> String {
+pub(super) fn root(error: &(dyn Error + 'static)) -> String {
     chain(error).last().map_or_else(String::new, ToString::to_string)
 }
 

@@ -8,21 +8,21 @@
 //! command can say what half a command did, so a deadline or a signal is `Lost`.
 
 use std::collections::VecDeque;
-use std::ffi::OsString;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use interlock_domain::effect::report::{Loss, Report};
 use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncReadExt};
-use tokio::process::{ChildStderr, ChildStdout};
+use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 use tokio::time::timeout;
 
+use super::process::Process;
 use super::{About, bad_input, failed};
-use crate::sys::offspring::{self, End, Ended, Offspring};
+use crate::sys::offspring::{self, End, Ended};
 use crate::sys::open::{self, NotOpened};
 
 /// The longest command line, bytes: the gate asks about anything above a third of it.
@@ -33,14 +33,6 @@ const PATIENCE_DEFAULT: Duration = Duration::from_secs(60);
 
 /// After the last process was killed, its pipes close at once; what still holds one could not be killed.
 const DRAIN_PATIENCE: Duration = Duration::from_secs(2);
-
-/// What a command inherits: where programs are, who it runs as, how to write dates and letters. Everything else could
-/// carry a secret or the daemon's own voice (`NOTIFY_SOCKET`, `WATCHDOG_*`, `LISTEN_*`, `CREDENTIALS_DIRECTORY`,
-/// `INTERLOCK_*`).
-const INHERITED: &[&str] = &["PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR"];
-
-/// Where a command finds programs when the daemon was started without a path.
-const PATH_DEFAULT: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// Bounds of one call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -125,14 +117,14 @@ pub async fn run(input: &Value, cwd: &Path, limits: Limits) -> Report {
         Err(report) => return report,
     };
     let began = Instant::now();
-    let mut running = match Running::start(&command, cwd) {
+    let mut running = match Running::start("/bin/sh", &["-c", &command], cwd, Stdio::null()) {
         Ok(running) => running,
         Err(report) => return report,
     };
-    let (stdout, stderr) = (running.stdout.take(), running.stderr.take());
+    let (_, stdout, stderr) = running.streams();
     let stdout = tokio::spawn(hear(stdout, limits.output_max));
     let stderr = tokio::spawn(hear(stderr, limits.output_max));
-    let pid = running.child.id();
+    let pid = running.pid();
     let leader = tokio::task::spawn_blocking(move || offspring::wait_for_end(pid));
     let ended = timeout(patience, leader).await;
     let left = running.end().await;
@@ -174,89 +166,61 @@ fn parse(input: &Value, limits: Limits) -> Result<(String, Duration), Report> {
     Ok((command.to_owned(), patience))
 }
 
-/// A shell that runs. Dropped, it takes everything that it started with it.
-struct Running {
-    child: Child,
+/// A program that runs in a session of its own. Dropped, it takes everything that it started with it.
+pub(super) struct Running {
+    process: Process,
+    stdin: Option<ChildStdin>,
     stdout: Option<ChildStdout>,
     stderr: Option<ChildStderr>,
-    offspring: Option<Offspring>,
 }
 
 impl Running {
-    fn start(command: &str, cwd: &Path) -> Result<Running, Report> {
+    /// Starts a program in a directory, with the short environment.
+    ///
+    /// # Errors
+    /// How the call ends that it was started for.
+    pub(super) fn start(program: &str, arguments: &[&str], cwd: &Path, input: Stdio) -> Result<Running, Report> {
         let directory = open::directory(cwd).map_err(|why| no_directory(&why))?;
-        let (name, mark) = offspring::mark();
-        let mut shell = Command::new("/bin/sh");
+        let mut shell = Process::command(program);
         shell
-            .args(["-c", command])
+            .args(arguments)
             // The directory that was opened, whatever its name stands for by now.
             .current_dir(format!("/proc/self/fd/{}", directory.as_raw_fd()))
-            .env_clear()
-            .envs(inherited(std::env::vars_os()))
             .env("PWD", cwd)
-            .env(name, &mark)
-            .stdin(Stdio::null())
+            .stdin(input)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
-        offspring::in_own_session(&mut shell);
-        let not_started = |error: io::Error| failed("not_started", format!("/bin/sh: {error}"));
-        let mut child = shell.spawn().map_err(not_started)?;
-        let offspring = Some(Offspring::of(child.id(), mark));
-        let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
-        let mut running = Running { child, stdout: None, stderr: None, offspring };
+        let mut process =
+            Process::start(&mut shell).map_err(|error| failed("not_started", format!("{program}: {error}")))?;
         // From here on the command runs: what goes wrong must end it, and the drop does.
+        let child = process.child();
+        let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let piped = || io::Error::other("no pipe");
         let stdout = stdout.ok_or_else(piped).and_then(ChildStdout::from_std);
         let stderr = stderr.ok_or_else(piped).and_then(ChildStderr::from_std);
-        match (stdout, stderr) {
-            (Ok(stdout), Ok(stderr)) => {
-                (running.stdout, running.stderr) = (Some(stdout), Some(stderr));
-                Ok(running)
+        let stdin = stdin.map(ChildStdin::from_std).transpose();
+        match (stdin, stdout, stderr) {
+            (Ok(stdin), Ok(stdout), Ok(stderr)) => {
+                Ok(Running { process, stdin, stdout: Some(stdout), stderr: Some(stderr) })
             }
-            (Err(_), _) | (_, Err(_)) => Err(Report::Lost(Loss::Stopped)),
+            (Err(_), ..) | (_, Err(_), _) | (.., Err(_)) => Err(Report::Lost(Loss::Stopped)),
         }
     }
 
-    /// Kills what is left, then reaps the shell. Not the other way round: its number must stay its own until then.
-    async fn end(&mut self) -> Ended {
-        let nothing = Ended { beside_leader: 0, still_there: 0 };
-        let Some(offspring) = &self.offspring else { return nothing };
-        // By reference to its parts, so that a drop in the middle of this still has it.
-        let again = offspring.clone();
-        let ended = tokio::task::spawn_blocking(move || again.end()).await.unwrap_or(nothing);
-        self.offspring = None;
-        self.reap();
-        ended
+    /// Its streams, once.
+    pub(super) fn streams(&mut self) -> (Option<ChildStdin>, Option<ChildStdout>, Option<ChildStderr>) {
+        (self.stdin.take(), self.stdout.take(), self.stderr.take())
     }
 
-    fn reap(&mut self) {
-        // It was killed or has ended; if it has not (it could not be killed), the supervisor reaps it later.
-        if let Err(error) = self.child.try_wait() {
-            tracing::warn!(%error, "a shell was reaped by somebody else");
-        }
+    /// Its number.
+    pub(super) fn pid(&mut self) -> u32 {
+        self.process.child().id()
     }
-}
 
-impl Drop for Running {
-    fn drop(&mut self) {
-        if let Some(offspring) = self.offspring.take() {
-            // A look through /proc is a few milliseconds: better held up than let loose.
-            let _ = offspring.end();
-            self.reap();
-        }
+    /// Kills what is left, then reaps.
+    pub(super) async fn end(&mut self) -> Ended {
+        self.process.end().await
     }
-}
-
-fn inherited(all: impl Iterator<Item = (OsString, OsString)>) -> Vec<(OsString, OsString)> {
-    let wanted = |name: &OsString| {
-        let name = name.to_string_lossy();
-        INHERITED.contains(&&*name) || name.starts_with("LC_")
-    };
-    let mut kept: Vec<(OsString, OsString)> = all.filter(|(name, _)| wanted(name)).collect();
-    if !kept.iter().any(|(name, _)| name == "PATH") {
-        kept.push(("PATH".into(), PATH_DEFAULT.into()));
-    }
-    kept
 }
 
 fn no_directory(why: &NotOpened) -> Report {
@@ -269,7 +233,7 @@ fn no_directory(why: &NotOpened) -> Report {
 }
 
 /// What is kept of a stream: its first half and its last half.
-struct Kept {
+pub(super) struct Kept {
     max: usize,
     head: Vec<u8>,
     tail: VecDeque<u8>,
@@ -277,7 +241,7 @@ struct Kept {
 }
 
 /// Reads a stream to its end, so that the command never waits for us, and keeps what is to be kept.
-async fn hear(stream: Option<impl AsyncRead + Unpin>, max: usize) -> Kept {
+pub(super) async fn hear(stream: Option<impl AsyncRead + Unpin>, max: usize) -> Kept {
     let mut kept = Kept { max, head: Vec::new(), tail: VecDeque::new(), bytes: 0 };
     let Some(mut stream) = stream else { return kept };
     let mut buffer = vec![0; 8192];
@@ -298,6 +262,11 @@ impl Kept {
         self.tail.extend(bytes);
         let too_many = self.tail.len().saturating_sub(self.max - self.max / 2);
         self.tail.drain(..too_many);
+    }
+
+    /// What was kept, without a word about what was not.
+    pub(super) fn whole(self) -> Vec<u8> {
+        [self.head, Vec::from(self.tail)].concat()
     }
 
     fn output(self) -> Value {
@@ -329,16 +298,6 @@ async fn drained(hearing: tokio::task::JoinHandle<Kept>) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn only_what_is_on_the_list_is_inherited() {
-        let names =
-            ["PATH", "HOME", "LC_ALL", "NOTIFY_SOCKET", "WATCHDOG_USEC", "LISTEN_FDS", "INTERLOCK_STATE", "AWS_KEY"];
-        let all = names.map(|name| (OsString::from(name), OsString::from("x")));
-        let kept = inherited(all.into_iter()).into_iter().map(|(name, _)| name.into_string().unwrap());
-        assert_eq!(kept.collect::<Vec<_>>(), ["PATH", "HOME", "LC_ALL"]);
-        assert_eq!(inherited(std::iter::empty()), [("PATH".into(), PATH_DEFAULT.into())]);
-    }
 
     #[test]
     fn the_first_and_the_last_half_of_a_stream_are_kept() {

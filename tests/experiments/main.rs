@@ -2,7 +2,9 @@
 //! only when it is asked for by name: `INTERLOCK_EXPERIMENT=NAME cargo test --release --test experiments -- --nocapture`.
 #![cfg(test)]
 
+mod effects;
 mod evidence;
+mod learning;
 mod liveness;
 mod power;
 

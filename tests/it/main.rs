@@ -12,7 +12,9 @@ use std::path::PathBuf;
 
 mod causes;
 mod daemon;
+mod effects;
 mod evidence;
+mod imports;
 mod mcp;
 mod modbus;
 mod plant;

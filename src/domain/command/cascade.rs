@@ -270,6 +270,52 @@ fn explain(understanding: &Understanding, utterance: &Utterance) -> String {
         let said = if hazard.start < utterance.chars.len() { part(hazard.start, hazard.end) } else { "?".to_owned() };
         lines.push_str(&format!("hazard: {said} ({}{soft})\n", hazard.kind));
     }
+    for (name, by) in [("pattern", By::Character), ("sound", By::Sound)] {
+        lines.push_str(&format!("{name}: {}\n", templates(understanding, utterance, &spans, by)));
+    }
+    let parts = match compound::resolve(understanding, utterance, Stages::PURE).map(|found| found.outcome) {
+        None => "one sentence".to_owned(),
+        Some(Outcome::Sequence(several)) => several.iter().map(|one| one.command.as_str()).collect::<Vec<_>>().join(", then "),
+        Some(Outcome::Command(one) | Outcome::Incomplete { understood: one, .. }) => format!("takes itself back: {}", one.command),
+        Some(Outcome::Knowledge | Outcome::Ambiguous | Outcome::Rejected(_)) => "takes itself back".to_owned(),
+    };
+    lines.push_str(&format!("parts: {parts}\n"));
     lines.push_str(&decide::explain(understanding, utterance, &hazard::hazards(&understanding.rules, utterance)));
+    let found = resolve(understanding, utterance, Stages::PURE);
+    let what = match &found.outcome {
+        Outcome::Command(one) => format!("command {}", one.command),
+        Outcome::Incomplete { understood, missing } => format!("{} lacks {}", understood.command, missing.join(", ")),
+        Outcome::Sequence(several) => format!("{} commands", several.len()),
+        Outcome::Knowledge => "knowledge".to_owned(),
+        Outcome::Ambiguous => "a question to the speaker".to_owned(),
+        Outcome::Rejected(Refused::Hazard(kind)) => format!("nothing, kept back by a {kind}"),
+        Outcome::Rejected(Refused::NoCommand) => "nothing".to_owned(),
+        Outcome::Rejected(Refused::NoUtterance) => "no utterance".to_owned(),
+    };
+    lines.push_str(&format!("decided: {what} (stage {})\n", found.stage.name()));
     lines
+}
+
+/// The templates that fit one of the spans, with what was misheard.
+fn templates(understanding: &Understanding, utterance: &Utterance, spans: &[(usize, usize)], by: By) -> String {
+    let set = &understanding.commands;
+    let all = spans.iter().flat_map(|span| {
+        understanding.patterns.find(utterance, *span, by, &set.list, &set.zones, &understanding.sounds)
+    });
+    let mut shown: Vec<String> = Vec::new();
+    for found in all {
+        let misheard: String = utterance
+            .chars
+            .iter()
+            .enumerate()
+            .filter(|(at, _)| found.misheard_at & (1 << at) != 0)
+            .map(|(_, heard)| heard)
+            .collect();
+        let only_sounds = if misheard.is_empty() { String::new() } else { format!(" ({misheard} only sounds right)") };
+        let one = format!("{}{only_sounds}", set.list[found.command].id);
+        if shown.len() < CANDIDATES_MAX && !shown.contains(&one) {
+            shown.push(one);
+        }
+    }
+    if shown.is_empty() { "no template fits".to_owned() } else { shown.join(", ") }
 }

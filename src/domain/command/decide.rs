@@ -81,11 +81,21 @@ pub(super) fn decide(understanding: &Understanding, utterance: &Utterance, hazar
         return resolution(Outcome::Ambiguous, sure(best.cost));
     }
     let margin = if risk == Risk::Dangerous { limits.margin_dangerous } else { limits.margin };
+    // Nothing of it was written as anybody would write it: what is nearest by sound must be so by far.
+    let sure_of_none = !best.path.iter().any(|step| step.exact && is_core(step));
+    let margin = if sure_of_none { margin.max(MARGIN_BY_SOUND) } else { margin };
     if free.any(|other| other.cost - best.cost < margin) {
         return resolution(Outcome::Ambiguous, sure(best.cost));
     }
     let likeness = Likeness::Near;
     resolution(understanding.outcome(best.command, best.slots.clone(), likeness), sure(best.cost))
+}
+
+/// How much better than the next a reading must be of which every word was misheard (冷气停机 and 冷机停机).
+const MARGIN_BY_SOUND: f32 = 10.0;
+
+fn is_core(step: &Step) -> bool {
+    matches!(step.role, Role::Need | Role::Verb | Role::Both)
 }
 
 fn sure(cost: f32) -> f32 {
@@ -113,8 +123,7 @@ fn acceptable(reading: &Reading, risk: Risk, utterance: &Utterance, limits: &Thr
 /// A word of a dangerous command may sound the same, with one regional confusion in it; 防火门 is not 防护门.
 fn far_heard(step: &Step) -> bool {
     let syllables = u16::from(step.end - step.start);
-    let core = matches!(step.role, Role::Need | Role::Verb | Role::Both);
-    core && !step.exact && step.cost > syllables * u16::from(SAME_SOUND) + REGIONAL
+    is_core(step) && !step.exact && step.cost > syllables * u16::from(SAME_SOUND) + REGIONAL
 }
 
 /// What the dearest regional confusion (f and h, r and l) adds to a word, in hundredths of a syllable.
@@ -269,6 +278,19 @@ pub(super) fn explain(understanding: &Understanding, utterance: &Utterance, haza
     lattice::find(&understanding.words, utterance, &understanding.sounds, &mut found);
     let readings = readings(understanding, utterance, hazards, &mut found);
     let mut lines = String::new();
+    let mut free = readings.iter().filter(|reading| reading.hazard.is_none());
+    if let (Some(best), Some(next)) = (free.next(), free.next()) {
+        let commands = &understanding.commands.list;
+        let risk = commands[best.command].risk;
+        let limits = &understanding.thresholds;
+        let margin = if risk == Risk::Dangerous { limits.margin_dangerous } else { limits.margin };
+        lines.push_str(&format!(
+            "runner-up: {} is {:.1} behind {}; {margin:.1} is enough\n",
+            commands[next.command].id,
+            next.cost - best.cost,
+            commands[best.command].id,
+        ));
+    }
     for reading in readings.iter().take(CANDIDATES_MAX) {
         let id = &understanding.commands.list[reading.command].id;
         lines.push_str(&format!("reading: {id} at {:.1}", reading.cost));

@@ -56,6 +56,8 @@ impl Mediator {
         self.record(Event::Outcome { call, known: outcome.known().clone() });
         let wish = outcome.request().wish();
         let unknown = match outcome.known() {
+            // Another attempt at an operation that is open already adds nothing to what a person has to find out.
+            Known::Unknown { .. } if self.ledger.is_open(outcome.op()) => None,
             Known::Unknown { loss, way_out } if outcome.nature().contract.changes() => Some(Unknown {
                 op: outcome.op(),
                 tool: wish.tool.clone(),
@@ -63,6 +65,8 @@ impl Mediator {
                 loss: loss.clone(),
                 way_out: *way_out,
                 question: None,
+                args: Some(std::sync::Arc::clone(wish.args.value())),
+                since: None,
             }),
             Known::Unknown { .. } | Known::Done(_) | Known::Failed(_) => None,
         };
@@ -74,8 +78,9 @@ impl Mediator {
             epoch: run.map_or(Epoch(0), |run| run.epoch),
         };
         let asker = run.map(|run| run.policy.asker.clone());
-        let freed = self.board.leave(call);
-        self.freed.extend(freed);
+        self.leave(call);
+        self.cancel_family(call);
+        self.families.remove(&call);
         self.settle(closure::settle(outcome));
         if let Some(unknown) = unknown {
             self.open_outcome(key, asker, unknown);
@@ -124,6 +129,9 @@ impl Mediator {
     }
 
     fn forget_batch(&mut self, run: Option<crate::id::RunId>, batch: BatchId) {
+        for family in self.families.values_mut() {
+            family.remove(&batch);
+        }
         if let Some(run) = run
             && let Some(owner) = self.runs.get_mut(&run)
         {

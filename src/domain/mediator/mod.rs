@@ -22,13 +22,16 @@ use crate::effect::ledger::Ledger;
 use crate::effect::report::Report;
 use crate::effect::{Claim, Intent, Journaled, Order};
 use crate::event::{Event, Found};
+use crate::gate::breaker::Denials;
 use crate::gate::docket::{Answer, Docket, Question, QuestionIds, QuestionKey};
 use crate::gate::policy::Policy;
 use crate::id::{BatchId, CallId, Epoch, QuestionId, RunId};
 use crate::repair::{Mend, Unknown};
 use crate::request::{Asker, Batch};
+use crate::schedule::hold::Hold;
 use crate::schedule::{Board, Ticket};
 use crate::surface::Surface;
+use crate::surface::narrow::Narrowing;
 use crate::time::Tick;
 
 /// How many batches may wait for a person at one time. Nobody answers more, and each holds its calls.
@@ -50,8 +53,10 @@ pub struct Opening {
     pub run: RunId,
     /// The run that made it: its policy then follows that run's.
     pub parent: Option<RunId>,
-    /// The tools that it sees.
+    /// The tools that there are. A child has those of its parent instead, now and after each change of them.
     pub surface: Surface,
+    /// What it is left of them: kept with the run, so that a tool which is registered later passes the same lists.
+    pub narrowing: Narrowing,
     /// What it may do, and for whom.
     pub policy: Policy,
 }
@@ -95,6 +100,15 @@ pub enum Input {
         /// By whom.
         by: String,
     },
+    /// A query, or another attempt with the same key, found out what became of an effect.
+    Found {
+        /// The question, of kind `outcome`.
+        question: QuestionId,
+        /// What was found.
+        found: Found,
+        /// How.
+        note: String,
+    },
     /// Everything up to here is on the disk. May skip numbers, never goes back.
     Committed {
         /// The last record that is.
@@ -113,6 +127,14 @@ pub enum Input {
     Cancel {
         /// The batch.
         batch: BatchId,
+    },
+    /// The tools that there are changed. No new epoch: what was judged was judged by its own definition, which goes
+    /// with it, and whoever carries it out compares again.
+    Surface {
+        /// The run, one of nobody's; its children follow.
+        run: RunId,
+        /// The tools from now on.
+        surface: Surface,
     },
     /// The policy of a run and its children changed: a new epoch, and what has not started is void.
     Policy {
@@ -141,6 +163,14 @@ pub enum Action {
     },
     /// Tell people that there is a question. It stays with the mediator.
     Ask(Question),
+    /// Find out what became of an effect, as its contract allows; what is found comes back as [`Input::Found`]. Nobody
+    /// needs to: the question stays open until somebody does.
+    Look {
+        /// The question that is open about it.
+        question: QuestionId,
+        /// The effect.
+        unknown: Box<Unknown>,
+    },
     /// Tell people that nobody needs to answer any more.
     Withdraw {
         /// The question.
@@ -166,9 +196,12 @@ pub enum Action {
 struct Run {
     parent: Option<RunId>,
     surface: Surface,
+    narrowing: Narrowing,
     policy: Arc<Policy>,
     epoch: Epoch,
     batches: BTreeSet<BatchId>,
+    /// Its own: a child begins with none.
+    denials: Denials,
     closing: bool,
 }
 
@@ -226,7 +259,11 @@ pub struct Mediator {
     intents: BTreeMap<CallId, Intent>,
     journaled: BTreeMap<CallId, Journaled>,
     running: BTreeMap<CallId, Running>,
+    /// What waits outside the line behind a composite of its batch.
+    hold: Hold,
 
+    /// The composites that run, and the batches that were submitted in the name of each.
+    families: BTreeMap<CallId, BTreeSet<BatchId>>,
     asked: BTreeMap<QuestionId, (BatchId, QuestionKey)>,
     outcomes: BTreeMap<QuestionId, OpenOutcome>,
     timers: BTreeSet<(Tick, CallId)>,
@@ -242,6 +279,8 @@ pub struct Mediator {
     freed: Vec<CallId>,
     /// Batches at the gate of which something was taken out while others were looked at.
     clear_later: Vec<BatchId>,
+    /// Batches of which something may not be held any more.
+    release_later: BTreeSet<BatchId>,
     /// An intent was declared, or the log said something: positions may be had.
     log_moved: bool,
     actions: VecDeque<Action>,
@@ -266,6 +305,8 @@ impl Mediator {
             intents: BTreeMap::new(),
             journaled: BTreeMap::new(),
             running: BTreeMap::new(),
+            hold: Hold::default(),
+            families: BTreeMap::new(),
             asked: BTreeMap::new(),
             outcomes: BTreeMap::new(),
             timers: BTreeSet::new(),
@@ -277,6 +318,7 @@ impl Mediator {
             acts: Vec::new(),
             freed: Vec::new(),
             clear_later: Vec::new(),
+            release_later: BTreeSet::new(),
             log_moved: false,
             actions: VecDeque::new(),
         }
@@ -293,10 +335,12 @@ impl Mediator {
             Input::Submit { run, batch, wishes } => self.submit(run, batch, wishes),
             Input::Answer { question, answer, by } => self.answer(question, answer, by),
             Input::Settle { question, found, note, by } => self.resolve(question, found, note, by),
+            Input::Found { question, found, note } => self.found(question, found, &note),
             Input::Committed { upto } => self.committed(upto),
             Input::CommitFailed => self.commit_failed(),
             Input::Ended { call, report } => self.ended(call, report),
             Input::Cancel { batch } => self.cancel(batch),
+            Input::Surface { run, surface } => self.see(run, surface),
             Input::Policy { run, policy } => self.policy(run, *policy),
             Input::Mended(mends) => self.mended(mends),
             Input::Drain => self.drain(),

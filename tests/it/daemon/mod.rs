@@ -3,7 +3,9 @@ mod agents;
 mod commands;
 mod crash;
 mod learning;
+mod interlocks;
 mod manners;
+mod proxy;
 mod voice;
 mod wyoming;
 
