@@ -5,6 +5,7 @@
 
 mod agent;
 mod commands;
+mod learning;
 mod mcp;
 pub mod model;
 mod reload;
@@ -16,6 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use interlock_domain::command::understanding::Learned;
 use interlock_domain::device::table::Devices;
 use interlock_domain::id::{BatchId, QuestionId, TaskId};
 use interlock_domain::liveness::judge::Limits;
@@ -32,6 +34,7 @@ use crate::control::{self, Context};
 use crate::engine::agent::Handle as Models;
 use crate::engine::handle::Mediator;
 use crate::engine::keeper;
+use crate::engine::learner::{self, Learner};
 use crate::engine::listener::Listener;
 use crate::engine::log::Log;
 use crate::engine::mediator::{Owner, Parts};
@@ -49,8 +52,9 @@ use crate::store::{self, Store};
 use crate::sys::notify::{self, Notifier};
 use crate::sys::signal::{Signal, Signals};
 use crate::sys::{clock, family, machine};
+use crate::wyoming;
 
-pub use commands::{CommandSet, load as load_commands};
+pub use commands::{Clash, CommandSet, clashes, load as load_commands};
 
 /// Threads of the runtime: the box has few cores, and everything that may block has threads of its own.
 const RUNTIME_THREADS: usize = 2;
@@ -150,6 +154,7 @@ pub fn run(places: Places) -> Result<(), BootError> {
         limits: store::Limits::default(),
     })?;
     let mut state = State::open(&places.state)?;
+    let learned = learned(&state)?;
     let numbers = Numbers {
         batch: BatchId(state.set_aside("batch", u64::from(u32::MAX))?),
         question: QuestionId(state.set_aside("question", 16)?),
@@ -205,6 +210,7 @@ pub fn run(places: Places) -> Result<(), BootError> {
         places,
         config,
         commands,
+        learned,
         notifier,
         signals,
         writer,
@@ -239,6 +245,7 @@ struct Made {
     places: Places,
     config: Config,
     commands: CommandSet,
+    learned: (Learned, u64),
     notifier: Notifier,
     signals: Signals,
     writer: store::queue::Writer,
@@ -261,6 +268,7 @@ async fn serve(made: Made) -> Result<(), BootError> {
         places,
         config,
         commands,
+        learned,
         notifier,
         signals,
         writer,
@@ -322,6 +330,16 @@ async fn serve(made: Made) -> Result<(), BootError> {
     if open > 0 {
         tracing::warn!(calls = open, "calls that the last run left open were settled; see `interlock ask list`");
     }
+    let later = model::later(&config, &places, tasks.supervisor().clone(), writer.clone(), models.clone())?;
+    let librarian = later.librarian.clone();
+    let (learner, learner_inbox) = Learner::new(keeper.clone());
+    let basis = commands.basis(Arc::clone(&devices));
+    let (listener, ears) =
+        Listener::new(basis.ears(&learned.0), mediator.clone(), writer.clone(), learner.clone(), later);
+    let listener_running = tokio::spawn(ears.run());
+    let learner_owner =
+        learner::Owner::new(learner_inbox, basis, learned, keeper.clone(), writer.clone(), listener.clone());
+    let learner_running = tokio::spawn(learner_owner.run());
     let (servers, servers_owner) = servers::new(
         down,
         updates,
@@ -334,9 +352,8 @@ async fn serve(made: Made) -> Result<(), BootError> {
         },
     );
     let servers_running = tokio::spawn(servers_owner.run());
+    let tools_running = tokio::spawn(learning::watch_tools(surface_sender.subscribe(), learner.clone()));
     servers.configure(base, Arc::clone(&config.rules), settings).await;
-    let (listener, ears) = Listener::new(commands.ears(Arc::clone(&devices)), mediator.clone(), writer);
-    let listener_running = tokio::spawn(ears.run());
     let (profiles_sender, profiles) = watch::channel(Arc::new(mcp::profiles(&config.mcp)));
     let (engine, bridge) = bridge(mediator.clone(), tasks.clone(), servers.clone(), profiles);
     let bridge_running = tokio::spawn(bridge.run());
@@ -355,6 +372,23 @@ async fn serve(made: Made) -> Result<(), BootError> {
             (Some(bound), Some(tokio::spawn(front)))
         }
     };
+    let mut voice_running = Vec::new();
+    let wyoming_address = match config.wyoming_listen {
+        None => None,
+        Some(address) => {
+            let refused = |error| BootError::Listen { what: "Wyoming", address, error };
+            let listening = tokio::net::TcpListener::bind(address).await.map_err(refused)?;
+            let bound = listening.local_addr().map_err(refused)?;
+            voice_running.push(tokio::spawn(wyoming::serve_tcp(listening, listener.clone(), stopped.clone())));
+            Some(bound)
+        }
+    };
+    if let Some(path) = &config.wyoming_socket {
+        let refused = |error| BootError::Socket { path: path.clone(), error };
+        let listening = control::bind(path).map_err(refused)?;
+        voice_running.push(tokio::spawn(wyoming::serve_unix(listening, listener.clone(), stopped.clone())));
+    }
+    let voice_socket = config.wyoming_socket.clone();
     let socket =
         control::bind(&places.socket).map_err(|error| BootError::Socket { path: places.socket.clone(), error })?;
     let (reload, mut reloads) = mpsc::channel(1);
@@ -362,18 +396,25 @@ async fn serve(made: Made) -> Result<(), BootError> {
         listener: listener.clone(),
         mediator: mediator.clone(),
         tasks: tasks.clone(),
+        learner: learner.clone(),
         log,
         mcp: Arc::clone(&core),
         models,
         servers: servers.clone(),
-        status: status(&places, mcp_url(&core, mcp_address), plant.as_ref().map(|plant| plant.address)),
+        status: status(
+            &places,
+            mcp_url(&core, mcp_address),
+            wyoming_address,
+            plant.as_ref().map(|plant| plant.address),
+        ),
         reload,
     });
     let control_running = tokio::spawn(control::serve(socket, context, stopped));
     let mut reloader = reload::Reloader {
         places: places.clone(),
         config,
-        listener,
+        learner,
+        librarian,
         mediator: mediator.clone(),
         servers: servers.clone(),
         surface_sender,
@@ -427,6 +468,9 @@ async fn serve(made: Made) -> Result<(), BootError> {
     let _ = stop.send(true);
     core.stop();
     control_running.await.ok();
+    for running in voice_running {
+        running.await.ok();
+    }
     if let Some(running) = mcp_running {
         running.await.ok();
     }
@@ -436,6 +480,8 @@ async fn serve(made: Made) -> Result<(), BootError> {
     servers.stop().await;
     keeping.await.ok();
     drop(reloader);
+    tools_running.abort();
+    learner_running.abort();
     listener_running.abort();
     bridge_running.abort();
     servers_running.abort();
@@ -443,7 +489,24 @@ async fn serve(made: Made) -> Result<(), BootError> {
     resolver_running.abort();
     tasks_running.abort();
     let _ = std::fs::remove_file(&places.socket);
+    if let Some(path) = voice_socket {
+        let _ = std::fs::remove_file(path);
+    }
     Ok(())
+}
+
+/// The learned set that is active, and its version. One that does not read is told of and left out: a box that
+/// understands what it was shipped with is better than one that does not start.
+fn learned(state: &State) -> Result<(Learned, u64), StoreError> {
+    let Some(version) = state.versions()?.pop() else { return Ok((Learned::default(), 0)) };
+    let number = version.version;
+    Ok(match learner::read(&version) {
+        Ok(learned) => (learned, number),
+        Err(error) => {
+            tracing::error!(%error, "nothing learned is active; see `interlock learn list --versions`");
+            (Learned::default(), number)
+        }
+    })
 }
 
 /// Where agents reach us.
@@ -480,12 +543,13 @@ fn carry_signals(signals: Signals) -> Result<mpsc::Receiver<Signal>, BootError> 
     Ok(receiver)
 }
 
-fn status(places: &Places, mcp: Option<String>, plant: Option<SocketAddr>) -> Value {
+fn status(places: &Places, mcp: Option<String>, wyoming: Option<SocketAddr>, plant: Option<SocketAddr>) -> Value {
     json!({
         "pid": std::process::id(),
         "state": places.state.display().to_string(),
         "socket": places.socket.display().to_string(),
         "mcp": mcp,
+        "wyoming": wyoming.map(|address| format!("tcp://{address}")),
         "console": null,
         "plant": plant.map(|address| format!("tcp://{address}")),
         "version": env!("CARGO_PKG_VERSION"),

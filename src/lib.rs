@@ -33,13 +33,14 @@
 //!   naming only what stands before it; `device` (points, codec, plans), `command` (understanding), `liveness`.
 //! - [`boot`]: the only place that constructs everything, and the only start and stop order.
 //! - [`engine`]: `mediator` carries the machine's actions out, `listener` owns the active commands and the short
-//!   dialogues, `supervisor` watches our threads, `tasks` turns its notices into evidence and alarms, `own` runs the
+//!   dialogues, `learner` what was learned and its versions, `supervisor` watches our threads, `tasks` turns its notices into evidence and alarms, `own` runs the
 //!   tools that act on the daemon itself, `keeper` owns `state.db`, `watch` supervises what is not ours.
 //! - [`store`]: the evidence log (one writer, group commit, hash chain, signed head), its readers, and the state.
 //! - [`record`]: the one written form of an event: disk, command line and MCP share it.
+//! - [`infer`]: the classifier through ONNX Runtime, and the passages of manuals. Neither ever acts.
 //! - [`tool`]: runs an order: device (Modbus), files, shell, HTTP.
 //! - [`sys`]: what only the kernel can say or do; `unsafe` lives here.
-//! - [`control`]: the Unix socket. [`agents`] and [`mcp`]: MCP in both eras. [`cli`]: verbs, hints, exit codes.
+//! - [`control`]: the Unix socket. [`wyoming`]: voice front ends. [`agents`] and [`mcp`]: MCP in both eras. [`cli`]: verbs, hints, exit codes.
 //! - [`config`]: TOML into checked settings, unknown keys refused. [`plant`]: the embedded simulator.
 //! - [`mod@bench`]: the figures of `interlock bench`.
 //!
@@ -63,6 +64,9 @@
 //!
 //! # Decisions, and where the plan was changed
 //!
+//! - The classifier only votes (`domain::command::vote`): alone it takes one reject in twelve for a command, at any
+//!   confidence. No segmenter is loaded: pairs of syllables find every right passage of the noisy questions, words two
+//!   in three.
 //! - Two packages: the boundary that matters is "no tokio, no SQLite, no clock at the centre", and review alone does
 //!   not hold it.
 //! - The mediator numbers its own records and the writer numbers the rows: the log has other customers (tasks, heard
@@ -89,3 +93,4 @@ pub mod record;
 pub mod store;
 pub mod sys;
 pub mod tool;
+pub mod wyoming;

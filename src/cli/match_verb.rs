@@ -11,7 +11,7 @@ use interlock_domain::command::definition::Commands;
 use interlock_domain::command::lexicon::Lexicon;
 use interlock_domain::command::resolution::{Outcome, Resolution, Stage, Understood};
 use interlock_domain::command::sound::Confusions;
-use interlock_domain::command::understanding::Understanding;
+use interlock_domain::command::understanding::{Learned, Understanding};
 use serde_json::{Map, Value, json};
 use thiserror::Error;
 
@@ -60,6 +60,14 @@ pub enum MatchError {
         /// Why it cannot be read.
         source: std::io::Error,
     },
+    /// The learned set of a state directory does not read (66).
+    #[error("the learned set of {path}: {why}")]
+    State {
+        /// The state directory.
+        path: PathBuf,
+        /// Why it cannot be read.
+        why: String,
+    },
     /// `--stages` names no stage (64).
     #[error("there is no stage {name:?}; stages are hotword, pattern, pinyin, model, knowledge")]
     NoStage {
@@ -80,7 +88,7 @@ impl MatchError {
     pub fn exit_code(&self) -> u8 {
         match self {
             MatchError::Config(_) => 78,
-            MatchError::Missing { .. } | MatchError::Input(_) => 66,
+            MatchError::Missing { .. } | MatchError::State { .. } | MatchError::Input(_) => 66,
             MatchError::NoStage { .. } => 64,
             MatchError::Output(_) => 73,
         }
@@ -125,7 +133,10 @@ pub fn parts(path: Option<&Path>) -> Result<(Commands, Lexicon, Confusions), Mat
 /// When nothing could be matched at all. A bad line of the input is answered on its own line instead.
 pub fn run(args: &MatchArgs, input: &mut dyn BufRead, output: &mut dyn Write) -> Result<u8, MatchError> {
     let stages = stages(args.stages.as_deref())?;
-    let understanding = load(args.commands.as_deref())?;
+    let (set, words, costs) = parts(args.commands.as_deref())?;
+    let mut learned = learned(args.state.as_deref())?;
+    learned.commands.retain(|new| !set.list.iter().any(|known| known.id == new.id));
+    let understanding = Understanding::compile_learned(set, &words, &costs, &learned);
     let later = Later::new(model::source(args.model.as_deref())?, args.state.clone());
     let verb = Verb {
         understanding: &understanding,
@@ -144,6 +155,35 @@ pub fn run(args: &MatchArgs, input: &mut dyn BufRead, output: &mut dyn Write) ->
         return written.and_then(|()| output.flush()).map(|()| DONE).map_err(MatchError::Output);
     }
     verb.lines(input, output)
+}
+
+/// What is learned in a state directory, read and not touched; nothing without one.
+///
+/// # Errors
+/// When there is no state, or it does not read.
+pub fn learned(state: Option<&Path>) -> Result<Learned, MatchError> {
+    let Some(state) = state else { return Ok(Learned::default()) };
+    let active = crate::store::state::learned::active(state)
+        .map_err(|error| MatchError::State { path: state.to_owned(), why: error.to_string() })?;
+    match active {
+        None => Ok(Learned::default()),
+        Some(version) => crate::record::learned::read_set(&version.body)
+            .map_err(|error| MatchError::State { path: state.to_owned(), why: error.to_string() }),
+    }
+}
+
+/// Reads one line of bounded length and gives how many bytes there were, 0 at the end. What is longer is cut, and its
+/// rest skipped.
+///
+/// # Errors
+/// When the input cannot be read.
+pub fn bounded_line(input: &mut dyn BufRead, line: &mut Vec<u8>) -> std::io::Result<usize> {
+    let limit = u64::try_from(LINE_LEN_MAX).unwrap_or(u64::MAX) + 1;
+    let read = input.take(limit).read_until(b'\n', line)?;
+    if line.last() != Some(&b'\n') && read > LINE_LEN_MAX {
+        skip_line(input)?;
+    }
+    Ok(read)
 }
 
 fn stages(list: Option<&str>) -> Result<Stages, MatchError> {
@@ -172,16 +212,12 @@ impl Verb<'_> {
         let mut line = Vec::new();
         loop {
             line.clear();
-            let limit = u64::try_from(LINE_LEN_MAX).unwrap_or(u64::MAX) + 1;
-            let read = input.take(limit).read_until(b'\n', &mut line).map_err(MatchError::Input)?;
+            let read = bounded_line(input, &mut line).map_err(MatchError::Input)?;
             if read == 0 {
                 break;
             }
             number += 1;
             let whole = line.last() == Some(&b'\n') || read <= LINE_LEN_MAX;
-            if !whole {
-                skip_line(input).map_err(MatchError::Input)?;
-            }
             let answer = if whole { self.line(&line) } else { Err(format!("longer than {LINE_LEN_MAX} bytes")) };
             let answer = match answer {
                 Ok(None) => continue,

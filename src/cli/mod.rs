@@ -9,6 +9,7 @@ mod ask;
 mod bench;
 mod check;
 mod client;
+mod commands;
 mod device;
 pub mod doctor;
 pub mod doctor_model;
@@ -20,6 +21,7 @@ mod json_lines;
 mod knowledge;
 mod later;
 mod learn;
+mod learn_describe;
 pub mod learn_propose;
 pub mod match_verb;
 mod mcp;
@@ -79,8 +81,9 @@ fn verb(cli: &Cli, out: &Out) -> Result<ExitCode, CliError> {
         Verb::Status(args) => status::status(args, client()?, out),
         Verb::Reload => status::reload(client()?, out),
         Verb::Evidence(verb) => evidence::evidence(verb, client, out),
+        Verb::Commands(verb) => commands::commands(verb, out),
         Verb::Knowledge(verb) => knowledge::knowledge(verb, out),
-        Verb::Learn(verb) => learn::learn(verb),
+        Verb::Learn(verb) => learn::learn(verb, client, out),
         Verb::Policy(verb) => policy::policy(verb),
         Verb::Trace(args) => trace::trace(args, out),
         Verb::Effects(verb) => effects::effects(verb),

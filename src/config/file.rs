@@ -24,6 +24,10 @@ pub(super) struct File {
     #[serde(default)]
     pub(super) commands: Commands,
     #[serde(default)]
+    pub(super) learning: Learning,
+    #[serde(default)]
+    pub(super) wyoming: Wyoming,
+    #[serde(default)]
     pub(super) http: Http,
     #[serde(default)]
     pub(super) model: Model,
@@ -49,6 +53,7 @@ pub(super) struct File {
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct Ask {
     pub(super) timeout: Option<Spanned<u64>>,
+    pub(super) dialogue: Option<Spanned<u64>>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -89,6 +94,20 @@ pub(super) struct Liveness {
 pub(super) struct Commands {
     #[serde(default)]
     pub(super) files: Vec<Spanned<PathBuf>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Wyoming {
+    pub(super) listen: Option<Spanned<SocketAddr>>,
+    pub(super) socket: Option<Spanned<PathBuf>>,
+    pub(super) open_network: Option<bool>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Learning {
+    pub(super) policy: Option<Spanned<String>>,
 }
 
 #[derive(Debug, Default, Deserialize)]

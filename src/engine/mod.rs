@@ -5,6 +5,7 @@ pub mod handle;
 pub mod inference;
 pub mod journal;
 pub mod keeper;
+pub mod learner;
 pub mod librarian;
 pub mod listener;
 pub mod log;

@@ -184,7 +184,7 @@ fn open_shared(path: &Path) -> rusqlite::Result<Connection> {
 }
 
 /// A path inside a URI of SQLite.
-fn percent(path: &Path) -> String {
+pub(super) fn percent(path: &Path) -> String {
     let mut text = String::new();
     for byte in path.as_os_str().as_bytes() {
         match byte {

@@ -4,6 +4,7 @@
 
 mod effects;
 mod evidence;
+mod learning;
 mod liveness;
 mod power;
 mod understanding;

@@ -14,6 +14,7 @@ mod causes;
 mod daemon;
 mod effects;
 mod evidence;
+mod imports;
 mod mcp;
 mod modbus;
 mod model;

@@ -13,7 +13,7 @@ use super::lexicon;
 use super::pattern::By;
 use super::resolution::{Candidate, HazardKind, Likeness, Outcome, Passage, Refused, Resolution, Stage};
 use super::understanding::Understanding;
-use super::utterance::Utterance;
+use super::utterance::{self, Utterance};
 use super::vote;
 use crate::risk::Risk;
 
@@ -223,10 +223,13 @@ fn by_template(
     // A question mark makes a question of any command; asking for a value already is one.
     found.retain(|found| !utterance.asked || commands.list[found.command].risk == Risk::Read);
     if by == By::Sound {
-        // A hazard is none when its one character was misheard and is a syllable of the phrase (水甭 for 水泵).
+        // A hazard is none when its one character was misheard and is a syllable of the phrase (水甭 for 水泵), or when
+        // the phrase itself is written with it (不用吹了 stops a fan).
         found.retain(|found| {
             hazards.iter().all(|hazard| {
+                let own = utterance::mask(hazard.end) & !utterance::mask(hazard.start);
                 (hazard.soft && commands.list[found.command].risk == Risk::Read)
+                    || (hazard.end <= utterance.chars.len() && found.written_at & own == own)
                     || (hazard.end - hazard.start == 1 && found.misheard_at & (1 << hazard.start) != 0)
             })
         });
@@ -241,8 +244,13 @@ fn by_template(
         By::Character => (Stage::Pattern, Likeness::Pattern),
         By::Sound => (Stage::Pinyin, Likeness::Sound),
     };
-    let least = found.iter().map(|found| found.misheard).min()?;
-    found.retain(|found| found.misheard == least);
+    let least = found.iter().map(|found| (found.misheard, found.fallback, found.free)).min()?;
+    found.retain(|found| (found.misheard, found.fallback, found.free) == least);
+    if commands.first_wins && found.iter().all(|found| commands.list[found.command].risk != Risk::Dangerous) {
+        // What the set asks for: most of it written out, then the first of the file.
+        let first = found.iter().min_by_key(|found| (found.captured, found.command)).cloned();
+        found = first.into_iter().collect();
+    }
     let candidates: Vec<Candidate> = found
         .iter()
         .take(CANDIDATES_MAX)
@@ -254,6 +262,17 @@ fn by_template(
         None => return None,
     };
     Some(Resolution { outcome, stage, confidence: 1.0, candidates, passages: Vec::new() })
+}
+
+/// Every command that a template says with the whole of the utterance, by character or by sound.
+pub(super) fn resolved_by_template(understanding: &Understanding, utterance: &Utterance) -> Vec<String> {
+    let commands = &understanding.commands;
+    let span = (0, utterance.chars.len());
+    let found =
+        understanding.patterns.find(utterance, span, By::Sound, &commands.list, &commands.zones, &understanding.sounds);
+    // A text that fits anything is no phrase of its own.
+    let written = found.into_iter().filter(|found| found.free == 0);
+    written.map(|found| commands.list[found.command].id.clone()).collect()
 }
 
 /// Shortest utterance that may reach a dangerous command by sound alone, in characters.
@@ -273,6 +292,56 @@ fn explain(understanding: &Understanding, utterance: &Utterance) -> String {
         let said = if hazard.start < utterance.chars.len() { part(hazard.start, hazard.end) } else { "?".to_owned() };
         lines.push_str(&format!("hazard: {said} ({}{soft})\n", hazard.kind));
     }
+    for (name, by) in [("pattern", By::Character), ("sound", By::Sound)] {
+        lines.push_str(&format!("{name}: {}\n", templates(understanding, utterance, &spans, by)));
+    }
+    let parts = match compound::resolve(understanding, utterance, Stages::PURE).map(|found| found.outcome) {
+        None => "one sentence".to_owned(),
+        Some(Outcome::Sequence(several)) => {
+            several.iter().map(|one| one.command.as_str()).collect::<Vec<_>>().join(", then ")
+        }
+        Some(Outcome::Command(one) | Outcome::Incomplete { understood: one, .. }) => {
+            format!("takes itself back: {}", one.command)
+        }
+        Some(Outcome::Knowledge | Outcome::Ambiguous | Outcome::Rejected(_)) => "takes itself back".to_owned(),
+    };
+    lines.push_str(&format!("parts: {parts}\n"));
     lines.push_str(&decide::explain(understanding, utterance, &hazard::hazards(&understanding.rules, utterance)));
+    let found = resolve(understanding, utterance, Stages::PURE);
+    let what = match &found.outcome {
+        Outcome::Command(one) => format!("command {}", one.command),
+        Outcome::Incomplete { understood, missing } => format!("{} lacks {}", understood.command, missing.join(", ")),
+        Outcome::Sequence(several) => format!("{} commands", several.len()),
+        Outcome::Knowledge => "knowledge".to_owned(),
+        Outcome::Ambiguous => "a question to the speaker".to_owned(),
+        Outcome::Rejected(Refused::Hazard(kind)) => format!("nothing, kept back by a {kind}"),
+        Outcome::Rejected(Refused::NoCommand) => "nothing".to_owned(),
+        Outcome::Rejected(Refused::NoUtterance) => "no utterance".to_owned(),
+    };
+    lines.push_str(&format!("decided: {what} (stage {})\n", found.stage.name()));
     lines
+}
+
+/// The templates that fit one of the spans, with what was misheard.
+fn templates(understanding: &Understanding, utterance: &Utterance, spans: &[(usize, usize)], by: By) -> String {
+    let set = &understanding.commands;
+    let all = spans.iter().flat_map(|span| {
+        understanding.patterns.find(utterance, *span, by, &set.list, &set.zones, &understanding.sounds)
+    });
+    let mut shown: Vec<String> = Vec::new();
+    for found in all {
+        let misheard: String = utterance
+            .chars
+            .iter()
+            .enumerate()
+            .filter(|(at, _)| found.misheard_at & (1 << at) != 0)
+            .map(|(_, heard)| heard)
+            .collect();
+        let only_sounds = if misheard.is_empty() { String::new() } else { format!(" ({misheard} only sounds right)") };
+        let one = format!("{}{only_sounds}", set.list[found.command].id);
+        if shown.len() < CANDIDATES_MAX && !shown.contains(&one) {
+            shown.push(one);
+        }
+    }
+    if shown.is_empty() { "no template fits".to_owned() } else { shown.join(", ") }
 }

@@ -8,7 +8,8 @@ use super::frame::{FAR, Frame};
 use super::hazard::Hazard;
 use super::lattice;
 use super::resolution::{Candidate, Likeness, Outcome, Refused, Resolution, Stage};
-use super::score::{Grid, Reading, Role, Scene};
+use super::score::{Grid, Reading, Role, Scene, Step};
+use super::sound::SAME_SOUND;
 use super::understanding::Understanding;
 use super::utterance::Utterance;
 use crate::risk::Risk;
@@ -116,11 +117,21 @@ pub(super) fn decide(understanding: &Understanding, utterance: &Utterance, hazar
         Risk::Operate if !best.exact => limits.margin_heard,
         Risk::Operate | Risk::Read => limits.margin,
     };
+    // Nothing of it was written as anybody would write it: what is nearest by sound must be so by far.
+    let sure_of_none = !best.path.iter().any(|step| step.exact && is_core(step));
+    let margin = if sure_of_none { margin.max(MARGIN_BY_SOUND) } else { margin };
     if free.any(|other| other.cost - best.cost < margin) {
         return resolution(Outcome::Ambiguous, sure(best.cost));
     }
     let likeness = Likeness::Near;
     resolution(understanding.outcome(best.command, best.slots.clone(), likeness), sure(best.cost))
+}
+
+/// How much better than the next a reading must be of which every word was misheard (冷气停机 and 冷机停机).
+const MARGIN_BY_SOUND: f32 = 10.0;
+
+fn is_core(step: &Step) -> bool {
+    matches!(step.role, Role::Need | Role::Verb | Role::Both)
 }
 
 fn sure(cost: f32) -> f32 {
@@ -136,6 +147,7 @@ fn acceptable(reading: &Reading, risk: Risk, utterance: &Utterance, limits: &Thr
         Risk::Operate => reading.cost <= limits.operate,
         Risk::Dangerous => {
             reading.cost <= limits.dangerous
+                && !reading.path.iter().any(far_heard)
                 && (reading.verb || reading.exact)
                 && reading.whole
                 && !reading.half
@@ -150,6 +162,15 @@ pub(super) fn all_readings(understanding: &Understanding, utterance: &Utterance,
     lattice::find(&understanding.words, utterance, &understanding.sounds, &mut found);
     readings(understanding, utterance, hazards, &mut found)
 }
+
+/// A word of a dangerous command may sound the same, with one regional confusion in it; 防火门 is not 防护门.
+fn far_heard(step: &Step) -> bool {
+    let syllables = u16::from(step.end - step.start);
+    is_core(step) && !step.exact && step.cost > syllables * u16::from(SAME_SOUND) + REGIONAL
+}
+
+/// What the dearest regional confusion (f and h, r and l) adds to a word, in hundredths of a syllable.
+const REGIONAL: u16 = 20;
 
 /// The readings of all frames that the words allow, best first, one for each command.
 fn readings(
@@ -205,6 +226,29 @@ fn readings(
     readings.sort_by(|a, b| a.cost.total_cmp(&b.cost).then(a.command.cmp(&b.command)));
     readings.truncate(READINGS_MAX);
     readings
+}
+
+/// Other commands than `own` whose reading of the utterance would be taken and is nearer than the margin, and by how
+/// much `own` is ahead of each.
+pub(super) fn too_near(
+    understanding: &Understanding,
+    utterance: &Utterance,
+    hazards: &[Hazard],
+    own: &str,
+) -> Vec<(String, f32)> {
+    let mut found = Vec::new();
+    lattice::find(&understanding.words, utterance, &understanding.sounds, &mut found);
+    let readings = readings(understanding, utterance, hazards, &mut found);
+    let commands = &understanding.commands.list;
+    let limits = &understanding.thresholds;
+    let ahead = readings.iter().find(|reading| commands[reading.command].id == own).map_or(0.0, |reading| reading.cost);
+    let others = readings.iter().filter(|reading| reading.hazard.is_none() && commands[reading.command].id != own);
+    let near = others.filter(|reading| {
+        let risk = commands[reading.command].risk;
+        let margin = if risk == Risk::Dangerous { limits.margin_dangerous } else { limits.margin };
+        acceptable(reading, risk, utterance, limits) && reading.cost - ahead < margin
+    });
+    near.map(|reading| (commands[reading.command].id.clone(), (reading.cost - ahead).max(0.0))).collect()
 }
 
 /// A sentence of known words that does not say enough: 启动, 温度多少, 打开一号. The person is asked which is meant.
@@ -275,6 +319,19 @@ const PARTIAL_FRAMES_MAX: usize = 2000;
 pub(super) fn explain(understanding: &Understanding, utterance: &Utterance, hazards: &[Hazard]) -> String {
     let readings = all_readings(understanding, utterance, hazards);
     let mut lines = String::new();
+    let mut free = readings.iter().filter(|reading| reading.hazard.is_none());
+    if let (Some(best), Some(next)) = (free.next(), free.next()) {
+        let commands = &understanding.commands.list;
+        let risk = commands[best.command].risk;
+        let limits = &understanding.thresholds;
+        let margin = if risk == Risk::Dangerous { limits.margin_dangerous } else { limits.margin };
+        lines.push_str(&format!(
+            "runner-up: {} is {:.1} behind {}; {margin:.1} is enough\n",
+            commands[next.command].id,
+            next.cost - best.cost,
+            commands[best.command].id,
+        ));
+    }
     for reading in readings.iter().take(CANDIDATES_MAX) {
         let id = &understanding.commands.list[reading.command].id;
         lines.push_str(&format!("reading: {id} at {:.1}", reading.cost));
@@ -324,7 +381,8 @@ mod tests {
             text: text.to_owned(),
             aliases: Vec::new(),
             patterns: vec![Template::parse(pattern).expect("compiles")],
-            slots: vec![Slot { name: "device".to_owned(), kind: SlotKind::DeviceNo, required: false }],
+            fallback: Vec::new(),
+            slots: vec![Slot::of("device", SlotKind::DeviceNo, false)],
             category: "plant".to_owned(),
             risk,
             protective: false,
@@ -354,7 +412,7 @@ mod tests {
             ..Lexicon::default()
         };
         let confusions = Confusions { other: 60, ..Confusions::default() };
-        Understanding::compile(Commands { zones: Vec::new(), list }, &lexicon, &confusions)
+        Understanding::compile(Commands { list, ..Commands::default() }, &lexicon, &confusions)
     }
 
     fn check(text: &str, expected: &str) {

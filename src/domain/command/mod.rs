@@ -8,6 +8,7 @@ mod asking;
 pub mod bind;
 pub mod cascade;
 mod compound;
+pub mod conflict;
 pub mod decide;
 pub mod definition;
 mod frame;

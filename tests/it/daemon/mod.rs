@@ -1,11 +1,14 @@
 //! The daemon as its users meet it: the binary, its socket, its plant, its evidence.
 mod agents;
+mod answers;
 mod commands;
 mod crash;
 mod interlocks;
+mod learning;
 mod manners;
 mod proxy;
 mod voice;
+mod wyoming;
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::{UnixDatagram, UnixStream};
