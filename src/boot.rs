@@ -7,6 +7,7 @@ mod agent;
 mod commands;
 mod learning;
 mod mcp;
+pub mod model;
 mod reload;
 mod surface;
 

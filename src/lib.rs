@@ -81,6 +81,7 @@ pub mod cli;
 pub mod config;
 pub mod control;
 pub mod engine;
+pub mod infer;
 pub mod mcp;
 pub mod plant;
 pub mod provider;

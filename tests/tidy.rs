@@ -32,7 +32,8 @@ const MODULES: &[(&str, &[&str], &[&str])] = &[
     ("sys", &[], &["libc", "nix"]),
     ("store", &["record"], &["rusqlite", "ed25519_dalek", "getrandom", "sha2", "sm3", "tokio", "base64"]),
     ("tool", &["sys", "mcp"], &["tokio", "reqwest", "rustls", "tokio_modbus", "tokio_serial", "sha2", "base64"]),
-    ("infer", &[], &["ort"]),
+    // Its library of passages is SQLite (FTS5); a model is loaded by its hash.
+    ("infer", &[], &["ort", "rusqlite", "sha2"]),
     // Owners.
     // Its journal says where log lines go.
     ("engine", &["store", "tool", "infer", "sys", "provider", "record", "mcp"], &["tokio", "tracing_subscriber"]),

@@ -72,6 +72,9 @@ pub enum Verb {
     /// Self-learning: proposals, the review gate, versions.
     #[command(subcommand)]
     Learn(LearnVerb),
+    /// Manuals whose passages answer questions; needs no daemon, and one that runs needs no restart.
+    #[command(subcommand)]
+    Knowledge(KnowledgeVerb),
     /// Decisions of the gate for calls on standard input; needs no daemon and has no effect.
     #[command(subcommand)]
     Policy(PolicyVerb),
@@ -242,13 +245,72 @@ pub struct MatchArgs {
     /// The state directory whose learned set takes part; it is only read.
     #[arg(long, value_name = "DIR")]
     pub state: Option<PathBuf>,
-    /// Only these stages, separated by commas: hotword, pattern, pinyin.
+    /// Only these stages, separated by commas: hotword, pattern, pinyin, model, knowledge.
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub stages: Vec<String>,
+    /// Another model than the shipped one, by its manifest.
+    #[arg(long, value_name = "FILE")]
+    pub model: Option<PathBuf>,
     /// Also show what each stage saw.
     #[arg(long)]
     pub explain: bool,
     /// One JSON object a line, on a terminal too.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `knowledge`.
+#[derive(Debug, Subcommand)]
+pub enum KnowledgeVerb {
+    /// Puts Markdown, text or JSON Lines files, or folders of them, into the library; again is in place of before.
+    #[command(after_help = "Example:\n  interlock knowledge add /srv/manuals/pumps.md")]
+    Add {
+        /// Files and folders.
+        #[arg(required = true)]
+        paths: Vec<PathBuf>,
+        /// Where the library is.
+        #[command(flatten)]
+        from: KnowledgeFrom,
+    },
+    /// Takes sources out again.
+    #[command(after_help = "Example:\n  interlock knowledge remove /srv/manuals/pumps.md")]
+    Remove {
+        /// Their names, as `list` shows them, or their paths.
+        #[arg(required = true)]
+        names: Vec<String>,
+        /// Where the library is.
+        #[command(flatten)]
+        from: KnowledgeFrom,
+    },
+    /// The sources.
+    #[command(after_help = "Example:\n  interlock knowledge list")]
+    List {
+        /// Where the library is.
+        #[command(flatten)]
+        from: KnowledgeFrom,
+    },
+    /// The passages that are nearest to a question.
+    #[command(after_help = "Example:\n  interlock knowledge search 水泵不上水怎么处理")]
+    Search {
+        /// The question.
+        #[arg(value_name = "TEXT", required = true)]
+        text: Vec<String>,
+        /// How many.
+        #[arg(long, default_value_t = 3, value_name = "N")]
+        most: usize,
+        /// Where the library is.
+        #[command(flatten)]
+        from: KnowledgeFrom,
+    },
+}
+
+/// Where the library is.
+#[derive(Debug, Args)]
+pub struct KnowledgeFrom {
+    /// The state directory of the daemon.
+    #[arg(long, value_name = "DIR")]
+    pub state: Option<PathBuf>,
+    /// JSON Lines.
     #[arg(long)]
     pub json: bool,
 }

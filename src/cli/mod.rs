@@ -12,11 +12,14 @@ mod client;
 mod commands;
 mod device;
 pub mod doctor;
+pub mod doctor_model;
 mod effects;
 pub mod error;
 mod evidence;
 pub mod generate;
 mod json_lines;
+mod knowledge;
+mod later;
 mod learn;
 mod learn_describe;
 pub mod learn_propose;
@@ -80,6 +83,7 @@ fn verb(cli: &Cli, out: &Out) -> Result<ExitCode, CliError> {
         Verb::Evidence(verb) => evidence::evidence(verb, client, out),
         Verb::Commands(verb) => commands::commands(verb, out),
         Verb::Learn(verb) => learn::learn(verb, client, out),
+        Verb::Knowledge(verb) => knowledge::knowledge(verb, out),
         Verb::Policy(verb) => policy::policy(verb),
         Verb::Trace(args) => trace::trace(args, out),
         Verb::Effects(verb) => effects::effects(verb),
@@ -103,6 +107,7 @@ fn understand(args: &args::MatchArgs) -> Result<(), CliError> {
     let wanted = match_verb::MatchArgs {
         commands: args.commands.first().cloned(),
         state: args.state.clone(),
+        model: args.model.clone(),
         stages: (!args.stages.is_empty()).then(|| args.stages.join(",")),
         explain: args.explain,
         json: args.json || !std::io::stdin().is_terminal(),

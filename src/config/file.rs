@@ -1,5 +1,6 @@
 //! The file as it is written: names and types only. What the values mean is checked in the module above.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use serde::Deserialize;
@@ -29,6 +30,10 @@ pub(super) struct File {
     pub(super) wyoming: Wyoming,
     #[serde(default)]
     pub(super) http: Http,
+    #[serde(default)]
+    pub(super) model: Model,
+    #[serde(default)]
+    pub(super) knowledge: Knowledge,
     /// Read by `config::agent`.
     #[serde(default, rename = "agent")]
     pub(super) _agent: Option<IgnoredAny>,
@@ -110,4 +115,19 @@ pub(super) struct Learning {
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct Http {
     pub(super) link_local: Option<bool>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Model {
+    pub(super) enabled: Option<bool>,
+    pub(super) provider: Option<Spanned<String>>,
+    pub(super) manifest: Option<PathBuf>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Knowledge {
+    #[serde(default)]
+    pub(super) folders: Vec<Spanned<PathBuf>>,
 }

@@ -14,12 +14,14 @@ mod hassil_syntax;
 pub mod interlock;
 pub mod lexicon;
 pub mod mcp;
+pub mod model;
 pub mod policy;
 pub mod regression;
 pub mod table;
 pub mod written;
 mod yaml;
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -116,6 +118,10 @@ pub struct Config {
     pub learning: Learning,
     /// The `http` tool may reach link-local addresses.
     pub http_link_local: bool,
+    /// The model stage.
+    pub model: model::Model,
+    /// The folders whose passages answer questions.
+    pub knowledge_folders: Vec<PathBuf>,
     /// The language model; `None` when there is none.
     pub agent: Option<agent::Agent>,
 }
@@ -266,6 +272,8 @@ pub fn check(path: &Path, text: &str) -> Result<Config, ConfigError> {
         },
         learning,
         http_link_local: file.http.link_local.unwrap_or(false),
+        model: model::model(path, text, &file.model)?,
+        knowledge_folders: model::folders(path, text, &file.knowledge)?,
         agent: agent::parse(text, path)?,
     })
 }

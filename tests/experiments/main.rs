@@ -7,6 +7,7 @@ mod evidence;
 mod learning;
 mod liveness;
 mod power;
+mod understanding;
 
 /// Whether the experiment of this name was asked for.
 fn asked(name: &str) -> bool {

@@ -17,6 +17,7 @@ mod evidence;
 mod imports;
 mod mcp;
 mod modbus;
+mod model;
 mod plant;
 mod remedies;
 mod supervision;

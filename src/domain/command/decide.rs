@@ -26,13 +26,45 @@ pub struct Thresholds {
     pub dangerous: f32,
     /// Between the best command and the next.
     pub margin: f32,
+    /// The same when the best acts and something of it was misheard.
+    pub margin_heard: f32,
     /// The same when the best is dangerous.
     pub margin_dangerous: f32,
+    /// How sure the classifier must be, 0 to 1, to lift a reading of a command that only reads, and how much that
+    /// reading may cost.
+    pub vote_read: f32,
+    /// See [`Thresholds::vote_read`].
+    pub lift_read: f32,
+    /// The same for a command that acts. None is dangerous: those are never lifted.
+    pub vote_operate: f32,
+    /// See [`Thresholds::vote_operate`].
+    pub lift_operate: f32,
+    /// How far an utterance without a reading may be from a phrase of the command, in hundredths of a character.
+    pub lift_form: u32,
+    /// A command that was found by words and sounds with less confidence than this, 0 to 1, is held against the
+    /// classifier.
+    pub doubt_below: f32,
+    /// How sure the classifier must be of something else to make a question of it.
+    pub doubt_sure: f32,
 }
 
 impl Default for Thresholds {
     fn default() -> Thresholds {
-        Thresholds { read: 32.0, operate: 28.0, dangerous: 15.0, margin: 3.0, margin_dangerous: 6.0 }
+        Thresholds {
+            read: 32.0,
+            operate: 28.0,
+            dangerous: 15.0,
+            margin: 3.0,
+            margin_heard: 5.0,
+            margin_dangerous: 6.0,
+            vote_read: 0.7,
+            lift_read: 62.0,
+            vote_operate: 0.8,
+            lift_operate: 62.0,
+            lift_form: 40,
+            doubt_below: 0.8,
+            doubt_sure: 0.8,
+        }
     }
 }
 
@@ -80,10 +112,7 @@ pub(super) fn decide(understanding: &Understanding, utterance: &Utterance, hazar
     if best.left_over {
         return resolution(Outcome::Ambiguous, sure(best.cost));
     }
-    let margin = if risk == Risk::Dangerous { limits.margin_dangerous } else { limits.margin };
-    // Nothing of it was written as anybody would write it: what is nearest by sound must be so by far.
-    let sure_of_none = !best.path.iter().any(|step| step.exact && is_core(step));
-    let margin = if sure_of_none { margin.max(MARGIN_BY_SOUND) } else { margin };
+    let margin = margin(best, risk, limits);
     if free.any(|other| other.cost - best.cost < margin) {
         return resolution(Outcome::Ambiguous, sure(best.cost));
     }
@@ -91,11 +120,17 @@ pub(super) fn decide(understanding: &Understanding, utterance: &Utterance, hazar
     resolution(understanding.outcome(best.command, best.slots.clone(), likeness), sure(best.cost))
 }
 
-/// How much better than the next a reading must be of which every word was misheard (冷气停机 and 冷机停机).
-const MARGIN_BY_SOUND: f32 = 10.0;
-
 fn is_core(step: &Step) -> bool {
     matches!(step.role, Role::Need | Role::Verb | Role::Both)
+}
+
+/// How much better than the next command a reading must be.
+fn margin(best: &Reading, risk: Risk, limits: &Thresholds) -> f32 {
+    match risk {
+        Risk::Dangerous => limits.margin_dangerous,
+        Risk::Operate if !best.exact => limits.margin_heard,
+        Risk::Operate | Risk::Read => limits.margin,
+    }
 }
 
 fn sure(cost: f32) -> f32 {
@@ -128,6 +163,13 @@ fn far_heard(step: &Step) -> bool {
 
 /// What the dearest regional confusion (f and h, r and l) adds to a word, in hundredths of a syllable.
 const REGIONAL: u16 = 20;
+
+/// The readings of an utterance, best first, for a stage that has none yet.
+pub(super) fn all_readings(understanding: &Understanding, utterance: &Utterance, hazards: &[Hazard]) -> Vec<Reading> {
+    let mut found = Vec::new();
+    lattice::find(&understanding.words, utterance, &understanding.sounds, &mut found);
+    readings(understanding, utterance, hazards, &mut found)
+}
 
 /// The readings of all frames that the words allow, best first, one for each command.
 fn readings(
@@ -274,16 +316,14 @@ const PARTIAL_FRAMES_MAX: usize = 2000;
 
 /// The best readings, for a person.
 pub(super) fn explain(understanding: &Understanding, utterance: &Utterance, hazards: &[Hazard]) -> String {
-    let mut found = Vec::new();
-    lattice::find(&understanding.words, utterance, &understanding.sounds, &mut found);
-    let readings = readings(understanding, utterance, hazards, &mut found);
+    let readings = all_readings(understanding, utterance, hazards);
     let mut lines = String::new();
     let mut free = readings.iter().filter(|reading| reading.hazard.is_none());
     if let (Some(best), Some(next)) = (free.next(), free.next()) {
         let commands = &understanding.commands.list;
         let risk = commands[best.command].risk;
         let limits = &understanding.thresholds;
-        let margin = if risk == Risk::Dangerous { limits.margin_dangerous } else { limits.margin };
+        let margin = margin(best, risk, limits);
         lines.push_str(&format!(
             "runner-up: {} is {:.1} behind {}; {margin:.1} is enough\n",
             commands[next.command].id,

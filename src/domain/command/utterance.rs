@@ -159,7 +159,9 @@ pub fn normal(ch: char) -> char {
     simplified(ch.to_lowercase().next().unwrap_or(ch))
 }
 
-fn simplified(ch: char) -> char {
+/// The simplified form of a traditional character of the table; any other character as it is.
+#[must_use]
+pub fn simplified(ch: char) -> char {
     if !('\u{4e00}'..='\u{9fff}').contains(&ch) {
         return ch;
     }
