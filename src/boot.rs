@@ -4,6 +4,7 @@
 //! STOPPING, surfaces stop accepting, workers are asked to stop, the mediator settles or abandons, the log flushes.
 
 mod commands;
+mod own;
 mod reload;
 mod surface;
 
@@ -21,9 +22,10 @@ use tokio::sync::{mpsc, watch};
 
 use crate::agents::bridge::{bridge, watch_workers};
 use crate::agents::core::{Core, Settings as McpSettings};
-use crate::config::{self, Config, ConfigError, Tier};
+use crate::config::{self, Config, ConfigError, EvidenceHash, Tier};
 use crate::control::{self, Context};
 use crate::engine::handle::Mediator;
+use crate::engine::ground::Ground;
 use crate::engine::keeper;
 use crate::engine::listener::Listener;
 use crate::engine::log::Log;
@@ -33,6 +35,7 @@ use crate::engine::supervisor::{self, Supervisor, Vital, Watchdog};
 use crate::engine::tasks::{self, Tasks};
 use crate::plant;
 use crate::record::event::trace;
+use crate::store::chain::Algorithm;
 use crate::store::error::StoreError;
 use crate::store::state::State;
 use crate::store::{self, Store};
@@ -47,9 +50,6 @@ const RUNTIME_THREADS: usize = 2;
 
 /// Threads for file work and DNS; a flood of reads waits instead of making threads.
 const BLOCKING_THREADS: usize = 16;
-
-/// Task numbers set aside at each start. A task number is never used again, also not after a crash.
-const TASKS_ASIDE: u64 = 16;
 
 /// Where the daemon's things are.
 #[derive(Debug, Clone)]
@@ -92,6 +92,9 @@ pub enum BootError {
     /// The environment that the service manager gave is wrong.
     #[error("{0}")]
     Environment(String),
+    /// The ladder reached its last rung: systemd starts the daemon anew.
+    #[error("{0}")]
+    Escalated(String),
     /// Anything else.
     #[error("{0:#}")]
     Other(#[from] anyhow::Error),
@@ -132,21 +135,31 @@ pub fn run(places: Places) -> Result<(), BootError> {
     )
     .map_err(environment)?;
 
+    let starting = own::Starting::begin(notifier.another().map_err(environment)?)
+        .map_err(|error| BootError::Other(error.into()))?;
     let opened = Store::open(&store::Settings {
         state: places.state.clone(),
         boot_id: machine::boot_id().unwrap_or_else(|| "unknown".to_owned()),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         clock: crate::engine::stamp::now,
-        limits: store::Limits::default(),
+        limits: store::Limits { log_len_max: config.evidence_quota, ..store::Limits::default() },
+        algorithm: match config.evidence_hash {
+            EvidenceHash::Sha256 => Algorithm::Sha256,
+            EvidenceHash::Sm3 => Algorithm::Sm3,
+        },
     })?;
-    let mut state = State::open(&places.state)?;
-    let numbers = Numbers {
-        batch: BatchId(state.set_aside("batch", u64::from(u32::MAX))?),
-        question: QuestionId(state.set_aside("question", 16)?),
-        task: TaskId(state.set_aside("task", TASKS_ASIDE)?),
+    let begin = |state: &mut State| {
+        Ok(Numbers {
+            batch: BatchId(state.set_aside("batch", u64::from(u32::MAX))?),
+            question: QuestionId(state.set_aside("question", 16)?),
+            task: TaskId(state.set_aside("task", tasks::ASIDE)?),
+        })
     };
+    let (state, numbers, not_kept) = State::open_or_remember(&places.state, clock::wall(), begin)?;
     let (keeper, keeper_thread) = keeper::start(state).map_err(|error| BootError::Other(error.into()))?;
     let writer = opened.store.writer();
+    own::note_previous(&writer, opened.previous_ended, opened.previous_head);
+    own::forget_ground_alarms(&keeper);
 
     // Before the runtime: a wedged runtime must not stop the supervisor.
     let (offer, notices) = tasks::channel();
@@ -159,6 +172,7 @@ pub fn run(places: Places) -> Result<(), BootError> {
             vital: Some(Vital { name: "evidence", count: Box::new(move || turns.turns()) }),
         }),
     };
+    let (end_process, escalated) = own::end_process();
     let supervisor = Supervisor::start(
         supervisor::Settings {
             limits: Limits { scan: config.scan, tau: config.tau, ..Limits::default() },
@@ -172,6 +186,7 @@ pub fn run(places: Places) -> Result<(), BootError> {
             first_task: numbers.task,
             reap_orphans: true,
             watchdog,
+            end_process: Some(end_process),
             ..supervisor::Settings::default()
         },
         Box::new(move |notice| {
@@ -189,12 +204,49 @@ pub fn run(places: Places) -> Result<(), BootError> {
         .build()
         .map_err(|error| BootError::Other(error.into()))?;
     let mends = repair::mend(opened.open_calls.iter().filter_map(trace));
-    let (tasks, tasks_owner) = Tasks::new(supervisor.clone(), notices, writer.clone(), keeper.clone());
-    let made = Made { places, config, commands, notifier, signals, writer, keeper, tasks, tasks_owner, numbers, mends };
+    let (tasks, tasks_owner) =
+        Tasks::new(supervisor.clone(), notices, writer.clone(), keeper.clone(), numbers.task);
+    let tasks_running = tasks_owner.start().map_err(|error| BootError::Other(error.into()))?;
+    let (status, said) = watch::channel("ready".to_owned());
+    let ground = Ground {
+        state: places.state.clone(),
+        writer: writer.clone(),
+        keeper: keeper.clone(),
+        notifier: notifier.another().map_err(environment)?,
+        status,
+        not_kept,
+        known: Default::default(),
+    };
+    own::start(&supervisor, runtime.handle(), config.tau, ground);
+    let made = Made {
+        places,
+        config,
+        commands,
+        notifier,
+        signals,
+        writer: writer.clone(),
+        keeper,
+        tasks,
+        numbers,
+        mends,
+        starting,
+        said,
+        escalated,
+    };
     let served = runtime.block_on(serve(made));
     // Nothing that still blocks may hold the end up: its call is written down as unknown already.
     runtime.shutdown_timeout(Duration::from_secs(1));
     supervisor.end();
+    // What the supervisor said last is in the log before its last row.
+    if tasks_running.join().is_err() {
+        tracing::error!("the owner of the tasks panicked");
+    }
+    let why = match &served {
+        Ok(()) => "asked to".to_owned(),
+        Err(error) => error.to_string(),
+    };
+    own::note_end(&writer, &why);
+    drop(writer);
     let ended = opened.store.close();
     if ended.unwritten > 0 || ended.panicked {
         tracing::error!(unwritten = ended.unwritten, panicked = ended.panicked, "the evidence log did not close whole");
@@ -220,14 +272,31 @@ struct Made {
     writer: store::queue::Writer,
     keeper: keeper::Keeper,
     tasks: Tasks,
-    tasks_owner: tasks::Owner,
     numbers: Numbers,
     mends: Vec<repair::Mend>,
+    starting: own::Starting,
+    /// What the status line says.
+    said: watch::Receiver<String>,
+    /// Why the ladder wants the process to end.
+    escalated: mpsc::Receiver<String>,
 }
 
 async fn serve(made: Made) -> Result<(), BootError> {
-    let Made { places, config, commands, notifier, signals, writer, keeper, tasks, tasks_owner, numbers, mends } = made;
-    let tasks_running = tokio::spawn(tasks_owner.run());
+    let Made {
+        places,
+        config,
+        commands,
+        notifier,
+        signals,
+        writer,
+        keeper,
+        tasks,
+        numbers,
+        mends,
+        starting,
+        said,
+        mut escalated,
+    } = made;
     let plant = if config.devices.is_empty() { Some(start_plant().await?) } else { None };
     let devices = plant.as_ref().map_or_else(|| Arc::clone(&config.devices), |plant| Arc::new(plant.devices.clone()));
     let grounds = surface::grounds(&config, &places.state)?;
@@ -257,7 +326,7 @@ async fn serve(made: Made) -> Result<(), BootError> {
     if open > 0 {
         tracing::warn!(calls = open, "calls that the last run left open were settled; see `interlock ask list`");
     }
-    let (listener, ears) = Listener::new(commands.ears(Arc::clone(&devices)), mediator.clone(), writer);
+    let (listener, ears) = Listener::new(commands.ears(Arc::clone(&devices)), mediator.clone(), writer.clone());
     let listener_running = tokio::spawn(ears.run());
     let (engine, bridge) = bridge(mediator.clone(), tasks.clone());
     let bridge_running = tokio::spawn(bridge.run());
@@ -291,13 +360,15 @@ async fn serve(made: Made) -> Result<(), BootError> {
         places: places.clone(),
         config,
         listener,
+        writer,
         mediator: mediator.clone(),
         surface_sender,
         grounds_sender,
         plant: plant.as_ref().map(|plant| plant.devices.clone()),
     };
 
-    notifier.ready("ready");
+    drop(starting);
+    notifier.ready(&said.borrow());
     tracing::info!(
         socket = %places.socket.display(),
         mcp = mcp_address.map(|address| format!("http://{address}/mcp")).as_deref().unwrap_or("off"),
@@ -306,25 +377,28 @@ async fn serve(made: Made) -> Result<(), BootError> {
     );
     let mut signals = carry_signals(signals)?;
     let mut aside = numbers.question.0 + 16;
+    let mut ended = Ok(());
     loop {
         tokio::select! {
             signal = signals.recv() => match signal {
                 Some(Signal::End) => break,
                 Some(Signal::Reload) => {
                     notifier.reloading(clock::now());
-                    match reloader.reload().await {
-                        Ok(said) => tracing::info!("{said}"),
-                        Err(error) => tracing::error!(kind = "CONFIG_REJECTED", "{}", error.message),
-                    }
-                    notifier.ready("ready");
+                    let reloaded = reloader.reload().await;
+                    reload::tell(&notifier, &reloaded, &said.borrow());
                 }
                 // The thread is gone: the service manager has stronger means.
                 None => std::future::pending().await,
             },
             Some(back) = reloads.recv() => {
                 notifier.reloading(clock::now());
-                let _ = back.send(reloader.reload().await);
-                notifier.ready("ready");
+                let reloaded = reloader.reload().await;
+                reload::tell(&notifier, &reloaded, &said.borrow());
+                let _ = back.send(reloaded);
+            }
+            Some(why) = escalated.recv() => {
+                ended = Err(BootError::Escalated(why));
+                break;
             }
             Ok(()) = asked.changed() => {
                 // Numbers are set aside ahead of use, so that none is used twice after a crash.
@@ -350,9 +424,8 @@ async fn serve(made: Made) -> Result<(), BootError> {
     listener_running.abort();
     bridge_running.abort();
     workers_running.abort();
-    tasks_running.abort();
     let _ = std::fs::remove_file(&places.socket);
-    Ok(())
+    ended
 }
 
 async fn start_plant() -> Result<plant::server::Plant, BootError> {

@@ -15,6 +15,7 @@ use rusqlite::{Connection, TransactionBehavior, params};
 use serde_json::{Value, json};
 
 use crate::record::{Row, Stamp, TimeQuality, kind};
+use crate::store::chain::Algorithm;
 use crate::store::error::StoreError;
 use crate::store::queue::{Entry, NotTaken, Writer};
 use crate::store::verify::{Verdict, verify};
@@ -127,6 +128,7 @@ fn settings(state: &Path) -> Settings {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         clock,
         limits: Limits::default(),
+        algorithm: Algorithm::default(),
     }
 }
 

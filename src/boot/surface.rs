@@ -105,7 +105,13 @@ fn table(devices: &Devices) -> DeviceTable {
             actions.insert(action.name.clone(), facts(action.risk, action.protective));
         }
         let facts =
-            DeviceFacts { kind: device.kind.clone(), zone: device.zone.clone(), bus: device.bus.clone(), actions };
+            DeviceFacts {
+                kind: device.kind.clone(),
+                zone: device.zone.clone(),
+                bus: device.bus.clone(),
+                ranges: device.points.iter().filter_map(|(name, point)| Some((name.clone(), point.range?))).collect(),
+                actions,
+            };
         table.insert(device.name.clone(), facts);
     }
     let list = ActionFacts { risk: Risk::Read, protective: false };
@@ -115,6 +121,7 @@ fn table(devices: &Devices) -> DeviceTable {
             kind: String::new(),
             zone: None,
             bus: EVERY.to_owned(),
+            ranges: BTreeMap::new(),
             actions: BTreeMap::from([("list".to_owned(), list)]),
         },
     );

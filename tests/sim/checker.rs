@@ -273,6 +273,7 @@ impl Checker {
             | Event::Queued { .. }
             | Event::Started { .. }
             | Event::StopAsked { .. }
+            | Event::Examined { .. }
             | Event::LateReport { .. } => {}
         }
     }

@@ -285,6 +285,12 @@ impl Outcome {
         OpKey(self.id())
     }
 
+    /// The tool that was called.
+    #[must_use]
+    pub fn tool(&self) -> &Arc<Tool> {
+        self.ticket.tool()
+    }
+
     /// What the call was by nature.
     #[must_use]
     pub fn nature(&self) -> &Nature {

@@ -6,6 +6,7 @@
 pub mod contract;
 pub mod device;
 pub mod nature;
+pub mod outputs;
 pub mod shell;
 pub mod tool;
 

@@ -20,6 +20,7 @@ use crate::request::why::Why;
 use super::contract::{Contract, Effect, Visibility};
 use super::device::DeviceTable;
 use super::nature::{Class, Deed, Key, Keys, Lane, Nature};
+use super::outputs::{Outputs, Validity};
 use super::shell::{self, Script};
 use crate::risk::Risk;
 
@@ -148,7 +149,7 @@ pub enum BadTool {
 pub struct Tool {
     definition: Definition,
     input: Validator,
-    output: Option<Validator>,
+    output: Option<Outputs>,
     contracts: Contracts,
 }
 
@@ -163,9 +164,9 @@ impl Tool {
         let output = definition
             .output_schema
             .as_ref()
-            .map(jsonschema::validator_for)
+            .map(Outputs::new)
             .transpose()
-            .map_err(|error| BadTool::OutputSchema { tool: definition.name.clone(), fact: error.to_string() })?;
+            .map_err(|fact| BadTool::OutputSchema { tool: definition.name.clone(), fact })?;
         Ok(Tool { definition, input, output, contracts: Contracts::new() })
     }
 
@@ -205,10 +206,25 @@ impl Tool {
         }
     }
 
-    /// The first way in which an output differs from the promised schema: (where, what is expected).
+    /// Each parameter of an output against what the tool promised of it, and each reading of a device against the range
+    /// of its point. None for a tool that promises nothing.
     #[must_use]
-    pub fn output_breach(&self, output: &Value) -> Option<(String, String)> {
-        self.output.as_ref().and_then(|schema| breach(schema, output))
+    pub fn examine(&self, output: &Value) -> Option<Validity> {
+        let promised = self.output.as_ref()?;
+        Some(match &self.definition.kind {
+            Kind::Device(devices) => {
+                let mut validity = promised.judge(output);
+                validity.findings.extend(devices.judge_ranges(output));
+                validity
+            }
+            // A downstream server promises its structured content, which lies beside the text for people.
+            Kind::Declared(Declared { mcp: Some(_), .. }) => {
+                promised.judge(output.get("structuredContent").unwrap_or(output))
+            }
+            Kind::ReadFile | Kind::WriteFile | Kind::Shell | Kind::Http | Kind::Monitor(_) | Kind::Declared(_) => {
+                promised.judge(output)
+            }
+        })
     }
 
     /// The texts of the input that are paths `sys` should look at before the call is submitted.
