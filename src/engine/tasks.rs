@@ -125,24 +125,29 @@ impl Tasks {
         self.changes.clone()
     }
 
-    /// All tasks; those that were cleaned, and those of the daemon's own that are well, only with `all`.
+    /// All tasks; those that were cleaned only with `all`. One of the daemon's own is among them only when something is
+    /// wrong with it: a person looks here for what people started.
     ///
     /// # Errors
     /// When nobody answers.
     pub async fn list(&self, all: bool) -> Result<Vec<(TaskRow, Option<u64>)>, NoAnswer> {
-        let (back, rows) = oneshot::channel();
-        self.inbox.send(Message::List { back }).await.map_err(|_| NoAnswer)?;
-        let mut rows = rows.await.map_err(|_| NoAnswer)?;
-        rows.retain(|(row, _)| all || (row.state != State::Cleaned && !(row.own && is_well(row))));
+        let mut rows = self.everything().await?;
+        rows.retain(|(row, _)| (all || row.state != State::Cleaned) && !(row.own && is_well(row)));
         Ok(rows)
     }
 
-    /// The newest life of one task.
+    async fn everything(&self) -> Result<Vec<(TaskRow, Option<u64>)>, NoAnswer> {
+        let (back, rows) = oneshot::channel();
+        self.inbox.send(Message::List { back }).await.map_err(|_| NoAnswer)?;
+        rows.await.map_err(|_| NoAnswer)
+    }
+
+    /// The newest life of one task; also of one of the daemon's own.
     ///
     /// # Errors
     /// When nobody answers.
     pub async fn show(&self, task: TaskId) -> Result<Option<(TaskRow, Option<u64>)>, NoAnswer> {
-        let rows = self.list(true).await?;
+        let rows = self.everything().await?;
         Ok(rows.into_iter().filter(|(row, _)| row.key.task == task).max_by_key(|(row, _)| row.key.generation))
     }
 }

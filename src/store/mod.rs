@@ -96,7 +96,7 @@ pub fn wal_len(state: &Path) -> u64 {
     firsts.into_iter().map(|first| segment::wal_len(&dir.join(segment::file_name(first)))).max().unwrap_or(0)
 }
 
-/// How large the log may become.
+/// How large the log and its groups may become.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// A segment longer than this, in bytes, is closed and the next one begun.
@@ -105,13 +105,15 @@ pub struct Limits {
     pub log_len_max: u64,
     /// Room that is kept to be able to say that the disk is full, in bytes.
     pub reserve_len: u64,
+    /// The most rows of one transaction; at least one. Fewer make more commits, never another order.
+    pub group_max: usize,
 }
 
 impl Default for Limits {
-    /// 64 MB a segment, 512 MB in all, 1 MB of reserve.
+    /// 64 MB a segment, 512 MB in all, 1 MB of reserve, a full queue in a group.
     fn default() -> Limits {
         const MIB: u64 = 1024 * 1024;
-        Limits { segment_len_max: 64 * MIB, log_len_max: 512 * MIB, reserve_len: MIB }
+        Limits { segment_len_max: 64 * MIB, log_len_max: 512 * MIB, reserve_len: MIB, group_max: QUEUE_LEN_MAX }
     }
 }
 

@@ -105,14 +105,14 @@ fn what_the_daemon_is_made_of_is_supervised_and_nobodys_to_stop() {
         rows.map(|row| (text(&row, "task"), text(&row, "name"))).collect()
     };
     assert_eq!(names(&["task", "list", "--json"]), []);
-    let all = names(&["task", "list", "--all", "--json"]);
-    let own: Vec<&str> = all.iter().map(|(_, name)| name.as_str()).collect();
+    assert_eq!(names(&["task", "list", "--all", "--json"]), []);
+    let own: Vec<String> = ["t1", "t2", "t3"].map(|task| names(&["task", "show", task, "--json"])[0].1.clone()).into();
     assert_eq!(own, ["runtime", "ground", "verify"]);
-    let refused = daemon.cli(&["task", "stop", &all[0].0]);
+    let refused = daemon.cli(&["task", "stop", "t1"]);
     assert_eq!(refused.status.code(), Some(1), "{refused:?}");
     let said = String::from_utf8(refused.stderr).unwrap();
     assert!(said.contains("is the daemon's own; stop the daemon instead"), "{said}");
-    assert_eq!(daemon.cli(&["task", "restart", &all[0].0]).status.code(), Some(1));
+    assert_eq!(daemon.cli(&["task", "restart", "t1"]).status.code(), Some(1));
     // "Cancel all tasks" means those of people.
     daemon.say("监测传感器十分钟");
     assert_eq!(names(&["task", "list", "--json"]).len(), 1);
@@ -280,7 +280,7 @@ fn a_wedged_runtime_is_a_zombie_in_the_log_and_ends_the_process_while_the_watchd
         return skipped("a_wedged_runtime_is_a_zombie_in_the_log_and_ends_the_process_while_the_watchdog_is_fed", "ptrace is not allowed");
     };
     let zombie = row(&daemon, "lifecycle", |row| row["to"] == "ZOMBIE");
-    assert_eq!(zombie["cause"], "BLOCKED_EXTERNAL", "{zombie}");
+    assert_eq!((&zombie["cause"], &zombie["task"]), (&json!("BLOCKED_EXTERNAL"), &json!("t1")), "{zombie}");
     heard.told.clear();
     heard.until("WATCHDOG=1");
     // The ladder: asked, no other life, the end of the process with the code of a bug.
