@@ -10,6 +10,7 @@ mod check;
 mod client;
 mod device;
 pub mod doctor;
+mod effects;
 pub mod error;
 mod evidence;
 pub mod generate;
@@ -74,6 +75,7 @@ fn verb(cli: &Cli, out: &Out) -> Result<ExitCode, CliError> {
         Verb::Evidence(verb) => evidence::evidence(verb, client, out),
         Verb::Learn(verb) => learn::learn(verb),
         Verb::Policy(verb) => policy::policy(verb),
+        Verb::Effects(verb) => effects::effects(verb),
         Verb::Mcp => mcp::bridge(client()?),
         Verb::Bench(args) => bench::bench(args, out),
         Verb::Doctor(args) => doctor::doctor(args, cli.socket.as_deref(), out),

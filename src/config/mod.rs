@@ -7,6 +7,7 @@ pub mod commands;
 pub mod device;
 mod error;
 mod file;
+pub mod interlock;
 pub mod lexicon;
 
 use std::net::{Ipv4Addr, SocketAddr};
@@ -71,6 +72,8 @@ pub struct Config {
     pub file: Option<PathBuf>,
     /// The devices of the file. With none, the embedded plant runs.
     pub devices: Arc<Devices>,
+    /// The process interlocks of the file. With devices, they stand before them already.
+    pub interlocks: Vec<interlock::Written>,
     /// Where MCP listens over HTTP; `None` when it is off.
     pub mcp_listen: Option<SocketAddr>,
     /// How long a `permit` or `confirm` question waits.
@@ -159,7 +162,9 @@ pub fn check(path: &Path, text: &str) -> Result<Config, ConfigError> {
         let found = file.version.get_ref();
         return Err(wrong(file.version.span(), format!("this build reads version {VERSION}, not {found}")));
     }
-    let devices = device::parse(text, path)?;
+    let (devices, interlocks) = (device::parse(text, path)?, interlock::parse(text, path)?);
+    // Without devices the embedded plant runs; whoever starts it puts the rules before its devices.
+    let devices = if devices.is_empty() { devices } else { interlock::bind(devices, &interlocks)? };
 
     let ask_patience = match &file.ask.timeout {
         None => ASK_PATIENCE,
@@ -213,6 +218,7 @@ pub fn check(path: &Path, text: &str) -> Result<Config, ConfigError> {
     Ok(Config {
         file: Some(path.to_owned()),
         devices: Arc::new(devices),
+        interlocks,
         mcp_listen: mcp_listen(&file.mcp).map_err(|span| {
             wrong(span, "MCP listens on loopback only; an address that others can reach needs TLS".to_owned())
                 .hint("127.0.0.1:PORT, or [::1]:PORT")

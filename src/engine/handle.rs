@@ -2,12 +2,14 @@
 //!
 //! Nothing that is sent here names a tool's code, and no answer gives a right: a permission never leaves the machine.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use interlock_domain::closure::Reply;
 use interlock_domain::gate::docket::{Answer, Ignored, Question};
-use interlock_domain::id::{BatchId, QuestionId, RunId, Seq, ToolName};
+use interlock_domain::gate::policy::Mode;
+use interlock_domain::id::{BatchId, CallId, QuestionId, RunId, Seq, ToolName};
 use interlock_domain::request::args::{Args, TooLarge};
 use interlock_domain::request::{Asker, Wish};
 use interlock_domain::surface::Surface;
@@ -30,6 +32,21 @@ pub struct Wanted {
     pub input: Value,
     /// It comes from a protective command that was matched exactly.
     pub protective: bool,
+}
+
+/// A run that another one makes: a subagent.
+#[derive(Debug, Clone)]
+pub struct Child {
+    /// The run that makes it.
+    pub parent: RunId,
+    /// For whom it acts.
+    pub asker: Asker,
+    /// The mode that is wanted; at most the parent's is given.
+    pub mode: Mode,
+    /// The tools that it may see; `None` for all of the parent's.
+    pub allow: Option<BTreeSet<ToolName>>,
+    /// The tools that are taken away afterwards.
+    pub deny: BTreeSet<ToolName>,
 }
 
 /// A batch that was taken.
@@ -98,6 +115,13 @@ pub enum Message {
         answerable: bool,
         /// The way back.
         back: oneshot::Sender<RunId>,
+    },
+    /// A run that another one makes.
+    OpenChild {
+        /// What it is.
+        child: Child,
+        /// The way back: `None` when its parent is not open.
+        back: oneshot::Sender<Option<RunId>>,
     },
     /// A run makes no more wishes.
     CloseRun {
@@ -209,6 +233,15 @@ impl Mediator {
         self.send(|back| Message::OpenRun { asker, answerable, back }).await
     }
 
+    /// Opens a run below another one: at most its tools, at most its mode, its rules, and no grants of its own.
+    ///
+    /// # Errors
+    /// When the mediator is busy or stopping, or the parent is not open.
+    pub async fn open_child(&self, child: Child) -> Result<RunId, NotTaken> {
+        let opened = self.send(|back| Message::OpenChild { child, back }).await?;
+        opened.ok_or_else(|| NotTaken::Batch("the parent run is not open".to_owned()))
+    }
+
     /// Closes a run; what of it is under way is cancelled. Waits for a place in the inbox: a run that is forgotten
     /// would count against the bound for ever.
     pub async fn close_run(&self, run: RunId) {
@@ -220,16 +253,30 @@ impl Mediator {
     /// # Errors
     /// When the mediator is busy or stopping, or the batch is beyond a bound: then nothing of it is taken.
     pub async fn submit(&self, run: RunId, wanted: Vec<Wanted>) -> Result<Submitted, NotTaken> {
-        let wishes = wanted.into_iter().map(|wanted| self.wish(wanted)).collect::<Result<Vec<_>, _>>()?;
+        self.submit_for(run, None, wanted).await
+    }
+
+    /// Hands in a batch in the name of a composite call that runs: it is cancelled when that call ends or is stopped.
+    /// `run` is the run of the call, or one below it.
+    ///
+    /// # Errors
+    /// As [`Mediator::submit`].
+    pub async fn submit_for(
+        &self,
+        run: RunId,
+        parent: Option<CallId>,
+        wanted: Vec<Wanted>,
+    ) -> Result<Submitted, NotTaken> {
+        let wishes = wanted.into_iter().map(|wanted| self.wish(parent, wanted)).collect::<Result<Vec<_>, _>>()?;
         self.send(|back| Message::Submit { run, wishes, back }).await?
     }
 
-    fn wish(&self, wanted: Wanted) -> Result<Wish, NotTaken> {
+    fn wish(&self, parent: Option<CallId>, wanted: Wanted) -> Result<Wish, NotTaken> {
         let args = Args::new(wanted.input)?;
         let paths = self.surface.borrow().tool(&wanted.tool).map(|tool| tool.paths(args.value())).unwrap_or_default();
         let grounds = Arc::clone(&self.grounds.borrow());
         let facts = crate::sys::paths::facts(&paths, &grounds.cwd, grounds.home.as_deref(), &grounds.work_dirs);
-        Ok(Wish { tool: wanted.tool, args, parent: None, facts: Arc::new(facts), protective: wanted.protective })
+        Ok(Wish { tool: wanted.tool, args, parent, facts: Arc::new(facts), protective: wanted.protective })
     }
 
     /// A person's word on a `permit` or `confirm` question.

@@ -25,7 +25,7 @@ use interlock_domain::time::Tick;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{Id, JoinError, JoinSet};
 
-use super::handle::{AnswerTaken, Answered, Message, NotTaken, Open, Submitted};
+use super::handle::{AnswerTaken, Answered, Child, Message, NotTaken, Open, Submitted};
 use super::own::Own;
 use crate::record::event::row;
 use crate::store::queue::{Acks, Health, NotWritten, Receipt, Tell, Writer};
@@ -226,6 +226,10 @@ impl Owner {
                 self.step(Input::Open(Box::new(Opening { run, parent: None, surface, policy }))).await;
                 let _ = back.send(run);
             }
+            Message::OpenChild { child, back } => {
+                let opened = self.open_child(child).await;
+                let _ = back.send(opened);
+            }
             Message::CloseRun { run } => {
                 self.runs.remove(&run);
                 self.step(Input::Close { run }).await;
@@ -266,6 +270,16 @@ impl Owner {
             // Taken by the loop, which ends with it.
             Message::Stop { back } => drop(back),
         }
+    }
+
+    /// The machine narrows once more: what is handed in here can only ask for less.
+    async fn open_child(&mut self, child: Child) -> Option<RunId> {
+        let Child { parent, asker, mode, allow, deny } = child;
+        let surface = self.machine.surface(parent)?.narrowed(allow.as_ref(), &deny);
+        let policy = self.machine.policy_of(parent)?.0.narrowed(asker, mode);
+        let run = RunId::new(unix_ms(), random());
+        self.step(Input::Open(Box::new(Opening { run, parent: Some(parent), surface, policy }))).await;
+        self.machine.surface(run).is_some().then_some(run)
     }
 
     async fn submit(&mut self, run: RunId, wishes: Vec<Wish>, back: oneshot::Sender<Result<Submitted, NotTaken>>) {

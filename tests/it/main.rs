@@ -13,6 +13,7 @@ use std::path::PathBuf;
 mod causes;
 mod clocks;
 mod daemon;
+mod effects;
 mod evidence;
 mod mcp;
 mod modbus;

@@ -3,6 +3,7 @@ mod agents;
 mod commands;
 mod crash;
 mod ground;
+mod interlocks;
 mod manners;
 mod voice;
 
