@@ -3,6 +3,7 @@
 //! Start: signals, lock and log, state, supervisor, runtime, plant, tools, mediator, listener, surfaces, READY. Stop:
 //! STOPPING, surfaces stop accepting, workers are asked to stop, the mediator settles or abandons, the log flushes.
 
+mod agent;
 mod commands;
 mod own;
 mod reload;
@@ -25,6 +26,7 @@ use crate::agents::bridge::{bridge, watch_workers};
 use crate::agents::core::{Core, Settings as McpSettings};
 use crate::config::{self, Config, ConfigError, EvidenceHash, Tier};
 use crate::control::{self, Context};
+use crate::engine::agent::Handle as Models;
 use crate::engine::handle::Mediator;
 use crate::engine::ground::Ground;
 use crate::engine::keeper;
@@ -310,15 +312,24 @@ async fn serve(made: Made) -> Result<(), BootError> {
     let (stop, stopped) = watch::channel(false);
     let (surface_sender, surface_receiver) = watch::channel(visible.clone());
     let (grounds_sender, grounds_receiver) = watch::channel(Arc::new(grounds));
-    let (mediator, inbox) = Mediator::new(surface_receiver, grounds_receiver);
+    let (mediator, inbox) = Mediator::new(surface_receiver, grounds_receiver.clone());
     let (questions, mut asked) = watch::channel(numbers.question);
     let own = Arc::new(Own::new(tasks.clone(), keeper.clone(), log.clone(), places.state.clone()));
+    let model = agent::settings(config.agent.as_ref(), &grounds_receiver.borrow().cwd).unwrap_or_else(|error| {
+        // The plant does not stop for it.
+        tracing::error!(kind = "MODEL_OFF", "{error}; there is no language model until the next reload");
+        None
+    });
+    let (model_sender, model_receiver) = watch::channel(model);
+    let (state, evidence) = (places.state.clone(), writer.clone());
+    let models = Models::new(mediator.clone(), evidence, log.clone(), state, model_receiver);
     let open = mends.len();
     let owner = Owner::new(Parts {
         inbox,
         writer: writer.clone(),
         tools,
         own,
+        agent: models.clone(),
         surface: visible,
         settings: surface::settings(&config, &places),
         first_batch: numbers.batch,
@@ -356,6 +367,7 @@ async fn serve(made: Made) -> Result<(), BootError> {
         tasks: tasks.clone(),
         log,
         mcp: Arc::clone(&core),
+        models,
         status: status(&places, mcp_address, plant.as_ref().map(|plant| plant.address)),
         reload,
     });
@@ -368,6 +380,7 @@ async fn serve(made: Made) -> Result<(), BootError> {
         mediator: mediator.clone(),
         surface_sender,
         grounds_sender,
+        model_sender,
         plant: plant.as_ref().map(|plant| plant.devices.clone()),
     };
 

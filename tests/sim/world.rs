@@ -20,6 +20,7 @@ use interlock_domain::request::{Asker, Batch, Via, Wish};
 use interlock_domain::risk::Risk;
 use interlock_domain::surface::Surface;
 use interlock_domain::surface::contract::{Contract, OutcomeBy};
+use interlock_domain::surface::narrow::Narrowing;
 use interlock_domain::surface::nature::{Class, Key, Keys, Lane};
 use interlock_domain::surface::tool::{Annotations, Declaration, Declared, Definition, Kind, Text, Tool};
 use interlock_domain::time::Tick;
@@ -256,12 +257,9 @@ impl World {
         for (run, parent, via) in self.runs.clone() {
             let mode = *self.modes.entry(run).or_insert(Mode::Default);
             let policy = self.policy(via, mode);
-            let tools = if parent.is_none() {
-                vec![Arc::clone(&self.tool), Arc::clone(&self.narrow)]
-            } else {
-                vec![Arc::clone(&self.narrow)]
-            };
-            let opening = Opening { run, parent, surface: Surface::new(tools), policy };
+            let surface = Surface::new([Arc::clone(&self.tool), Arc::clone(&self.narrow)]);
+            let narrowing = if parent.is_none() { Narrowing::default() } else { Narrowing::only(["only".to_owned()]) };
+            let opening = Opening { run, parent, surface, narrowing, policy };
             self.step(Input::Open(Box::new(opening)), usize::MAX);
         }
     }

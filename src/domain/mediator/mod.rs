@@ -22,6 +22,7 @@ use crate::effect::ledger::Ledger;
 use crate::effect::report::Report;
 use crate::effect::{Claim, Intent, Journaled, Order};
 use crate::event::{Event, Found};
+use crate::gate::breaker::Denials;
 use crate::gate::docket::{Answer, Docket, Question, QuestionIds, QuestionKey};
 use crate::gate::policy::Policy;
 use crate::id::{BatchId, CallId, Epoch, QuestionId, RunId};
@@ -30,6 +31,7 @@ use crate::request::{Asker, Batch};
 use crate::schedule::hold::Hold;
 use crate::schedule::{Board, Ticket};
 use crate::surface::Surface;
+use crate::surface::narrow::Narrowing;
 use crate::time::Tick;
 
 /// How many batches may wait for a person at one time. Nobody answers more, and each holds its calls.
@@ -51,8 +53,10 @@ pub struct Opening {
     pub run: RunId,
     /// The run that made it: its policy then follows that run's.
     pub parent: Option<RunId>,
-    /// The tools that it sees.
+    /// The tools that there are. A child has those of its parent instead, now and after each change of them.
     pub surface: Surface,
+    /// What it is left of them: kept with the run, so that a tool which is registered later passes the same lists.
+    pub narrowing: Narrowing,
     /// What it may do, and for whom.
     pub policy: Policy,
 }
@@ -167,9 +171,12 @@ pub enum Action {
 struct Run {
     parent: Option<RunId>,
     surface: Surface,
+    narrowing: Narrowing,
     policy: Arc<Policy>,
     epoch: Epoch,
     batches: BTreeSet<BatchId>,
+    /// Its own: a child begins with none.
+    denials: Denials,
     closing: bool,
 }
 

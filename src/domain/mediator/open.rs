@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::closure;
 use crate::event::Event;
+use crate::gate::breaker::Denials;
 use crate::gate::docket::{Permit, judge};
 use crate::gate::policy::Policy;
 use crate::id::{BatchId, CallId, Epoch, RunId};
@@ -20,17 +21,17 @@ impl Mediator {
     /// A child gets at most what its parent has. A child of nobody, and a run beyond the bound, is not opened: its
     /// wishes are refused one by one.
     pub(super) fn open(&mut self, opening: Opening) {
-        let Opening { run, parent, surface, policy } = opening;
+        let Opening { run, parent, surface, narrowing, policy } = opening;
         let (surface, policy) = match parent {
-            None => (surface, policy),
+            None => (surface.narrowed(&narrowing), policy),
             Some(parent) => {
                 let Some(above) = self.runs.get(&parent) else { return };
-                let names: BTreeSet<_> = surface.tools().map(|tool| tool.name().clone()).collect();
-                let surface = above.surface.narrowed(Some(&names), &BTreeSet::new());
-                (surface, above.policy.narrowed(policy.asker.clone(), policy.mode))
+                let policy = above.policy.narrowed(policy.asker.clone(), policy.mode);
+                (above.surface.narrowed(&narrowing), policy)
             }
         };
-        if self.runs.contains_key(&run) {
+        if let Some(open) = self.runs.get_mut(&run) {
+            open.narrowing = narrowing;
             self.change(run, policy, Some(surface));
             return;
         }
@@ -39,7 +40,16 @@ impl Mediator {
         }
         self.record(Event::RunOpened { run, parent, asker: policy.asker.clone(), mode: policy.mode });
         let policy = Arc::new(policy);
-        let fresh = Run { parent, surface, policy, epoch: Epoch(0), batches: BTreeSet::new(), closing: false };
+        let fresh = Run {
+            parent,
+            surface,
+            narrowing,
+            policy,
+            epoch: Epoch(0),
+            batches: BTreeSet::new(),
+            denials: Denials::default(),
+            closing: false,
+        };
         self.runs.insert(run, fresh);
     }
 
@@ -80,6 +90,7 @@ impl Mediator {
     fn change(&mut self, run: RunId, policy: Policy, surface: Option<Surface>) {
         let Some(changed) = self.runs.get_mut(&run) else { return };
         changed.epoch = Epoch(changed.epoch.0 + 1);
+        changed.denials = Denials::default();
         let (epoch, mode) = (changed.epoch, policy.mode);
         changed.policy = Arc::new(policy);
         if let Some(surface) = surface {
@@ -93,9 +104,8 @@ impl Mediator {
         }
         for child in self.children(run) {
             if let Some(below) = self.runs.get(&child) {
-                let names: BTreeSet<_> = below.surface.tools().map(|tool| tool.name().clone()).collect();
                 let policy = above.narrowed(below.policy.asker.clone(), below.policy.mode);
-                let surface = tools.narrowed(Some(&names), &BTreeSet::new());
+                let surface = tools.narrowed(&below.narrowing);
                 self.change(child, policy, Some(surface));
             }
         }
@@ -180,11 +190,12 @@ impl Mediator {
     }
 
     fn judge(&mut self, run: RunId, batch: BatchId, requests: Vec<Request>) {
-        let Some(owner) = self.runs.get(&run) else {
+        let Some(owner) = self.runs.get_mut(&run) else {
             requests.into_iter().for_each(|request| self.end_unstarted(request.refuse(Why::NoSuchRun)));
             return;
         };
         let (policy, epoch) = (Arc::clone(&owner.policy), owner.epoch);
+        let mut denials = std::mem::take(&mut owner.denials);
         let resolved: Vec<_> = requests.into_iter().map(|request| owner.surface.resolve(request)).collect();
         let mut calls = Vec::with_capacity(resolved.len());
         for result in resolved {
@@ -193,7 +204,10 @@ impl Mediator {
                 Err(refusal) => self.end_unstarted(refusal),
             }
         }
-        let (docket, refused) = judge(&policy, epoch, calls, &mut self.questions, self.now);
+        let (docket, refused) = judge(&policy, epoch, calls, &mut self.questions, &mut denials, self.now);
+        if let Some(owner) = self.runs.get_mut(&run) {
+            owner.denials = denials;
+        }
         for refusal in refused {
             self.end_unstarted(refusal);
         }

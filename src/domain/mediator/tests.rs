@@ -24,7 +24,13 @@ impl Bench {
     }
 
     fn open(&mut self, policy: Policy) -> Vec<String> {
-        let opening = Opening { run: sample::run(), parent: None, surface: sample::surface(), policy };
+        let opening = Opening {
+            run: sample::run(),
+            parent: None,
+            surface: sample::surface(),
+            narrowing: Narrowing::default(),
+            policy,
+        };
         self.step(Input::Open(Box::new(opening)))
     }
 
@@ -247,7 +253,8 @@ fn a_child_has_at_most_what_its_parent_has_and_follows_its_changes() {
     let opening = |mode| Opening {
         run: child,
         parent: Some(sample::run()),
-        surface: sample::surface(),
+        surface: Surface::default(),
+        narrowing: Narrowing::default(),
         policy: Policy { mode, ..sample::policy(Via::Agent) },
     };
     bench.step(Input::Open(Box::new(opening(Mode::BypassPermissions))));
@@ -258,10 +265,30 @@ fn a_child_has_at_most_what_its_parent_has_and_follows_its_changes() {
     let wide = Policy { mode: Mode::BypassPermissions, ..sample::policy(Via::Agent) };
     bench.step(Input::Policy { run: child, policy: Box::new(wide) });
     assert_eq!(bench.mediator.policy_of(child).unwrap().0.mode, Mode::Plan);
-    let narrow = Opening { surface: Surface::default(), ..opening(Mode::Plan) };
+    let look = |bench: &mut Bench, batch| {
+        let wishes = sample::batch(&["look"]);
+        let told = bench.step(Input::Submit { run: child, batch: BatchId(batch), wishes });
+        told.last().unwrap().clone()
+    };
+    assert_ne!(look(&mut bench, 1), "reply 1 not_started:no_such_tool");
+    let narrow = Opening { narrowing: Narrowing::only(["other".to_owned()]), ..opening(Mode::Plan) };
     bench.step(Input::Open(Box::new(narrow)));
-    let told = bench.step(Input::Submit { run: child, batch: BatchId(1), wishes: sample::batch(&["look"]) });
-    assert_eq!(told.last().unwrap(), "reply 1 not_started:no_such_tool");
+    assert_eq!(look(&mut bench, 2), "reply 2 not_started:no_such_tool");
+    // What is registered later passes the same lists: the child sees it only if they name it.
+    bench.open(sample::policy(Via::Mcp));
+    assert_eq!(look(&mut bench, 3), "reply 3 not_started:no_such_tool");
+    let wider = Opening { narrowing: Narrowing::only(["act".to_owned()]), ..opening(Mode::Plan) };
+    bench.step(Input::Open(Box::new(wider)));
+    bench.step(Input::Open(Box::new(Opening {
+        run: sample::run(),
+        parent: None,
+        surface: Surface::default(),
+        narrowing: Narrowing::default(),
+        policy: sample::policy(Via::Mcp),
+    })));
+    assert_eq!(look(&mut bench, 4), "reply 4 not_started:no_such_tool");
+    bench.open(sample::policy(Via::Mcp));
+    assert_ne!(look(&mut bench, 5), "reply 5 not_started:no_such_tool");
 }
 
 #[test]
@@ -357,11 +384,17 @@ fn only_a_composite_that_runs_makes_wishes_and_only_in_its_own_run_and_those_bel
         run: child,
         parent: Some(sample::run()),
         surface: sample::surface(),
+        narrowing: Narrowing::default(),
         policy: sample::policy(Via::Agent),
     };
     bench.step(Input::Open(Box::new(below)));
-    let beside =
-        Opening { run: RunId::new(1, 3), parent: None, surface: sample::surface(), policy: sample::policy(Via::Agent) };
+    let beside = Opening {
+        run: RunId::new(1, 3),
+        parent: None,
+        surface: sample::surface(),
+        narrowing: Narrowing::default(),
+        policy: sample::policy(Via::Agent),
+    };
     bench.step(Input::Open(Box::new(beside)));
     for (batch, run, last) in [(30, child, "start 0"), (31, RunId::new(1, 3), "reply 31 not_started:parent_ended")] {
         let wishes = for_parent("look", sample::id(1, 1));
