@@ -1,5 +1,6 @@
 //! The file as it is written: names and types only. What the values mean is checked in the module above.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use serde::Deserialize;
@@ -21,6 +22,8 @@ pub(super) struct File {
     pub(super) policy: Policy,
     #[serde(default)]
     pub(super) liveness: Liveness,
+    #[serde(default)]
+    pub(super) evidence: Evidence,
     #[serde(default)]
     pub(super) commands: Commands,
     #[serde(default)]
@@ -87,6 +90,13 @@ pub(super) struct Liveness {
     pub(super) scan: Option<Spanned<f64>>,
     pub(super) tau: Option<Spanned<f64>>,
     pub(super) tier: Option<Spanned<String>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Evidence {
+    pub(super) quota_mib: Option<Spanned<u64>>,
+    pub(super) hash: Option<Spanned<String>>,
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -112,14 +112,7 @@ pub(super) fn decide(understanding: &Understanding, utterance: &Utterance, hazar
     if best.left_over {
         return resolution(Outcome::Ambiguous, sure(best.cost));
     }
-    let margin = match risk {
-        Risk::Dangerous => limits.margin_dangerous,
-        Risk::Operate if !best.exact => limits.margin_heard,
-        Risk::Operate | Risk::Read => limits.margin,
-    };
-    // Nothing of it was written as anybody would write it: what is nearest by sound must be so by far.
-    let sure_of_none = !best.path.iter().any(|step| step.exact && is_core(step));
-    let margin = if sure_of_none { margin.max(MARGIN_BY_SOUND) } else { margin };
+    let margin = margin(best, risk, limits);
     if free.any(|other| other.cost - best.cost < margin) {
         return resolution(Outcome::Ambiguous, sure(best.cost));
     }
@@ -127,11 +120,17 @@ pub(super) fn decide(understanding: &Understanding, utterance: &Utterance, hazar
     resolution(understanding.outcome(best.command, best.slots.clone(), likeness), sure(best.cost))
 }
 
-/// How much better than the next a reading must be of which every word was misheard (冷气停机 and 冷机停机).
-const MARGIN_BY_SOUND: f32 = 10.0;
-
 fn is_core(step: &Step) -> bool {
     matches!(step.role, Role::Need | Role::Verb | Role::Both)
+}
+
+/// How much better than the next command a reading must be.
+fn margin(best: &Reading, risk: Risk, limits: &Thresholds) -> f32 {
+    match risk {
+        Risk::Dangerous => limits.margin_dangerous,
+        Risk::Operate if !best.exact => limits.margin_heard,
+        Risk::Operate | Risk::Read => limits.margin,
+    }
 }
 
 fn sure(cost: f32) -> f32 {
@@ -156,13 +155,6 @@ fn acceptable(reading: &Reading, risk: Risk, utterance: &Utterance, limits: &Thr
     }
 }
 
-/// The readings of an utterance, best first, for a stage that has none yet.
-pub(super) fn all_readings(understanding: &Understanding, utterance: &Utterance, hazards: &[Hazard]) -> Vec<Reading> {
-    let mut found = Vec::new();
-    lattice::find(&understanding.words, utterance, &understanding.sounds, &mut found);
-    readings(understanding, utterance, hazards, &mut found)
-}
-
 /// A word of a dangerous command may sound the same, with one regional confusion in it; 防火门 is not 防护门.
 fn far_heard(step: &Step) -> bool {
     let syllables = u16::from(step.end - step.start);
@@ -171,6 +163,13 @@ fn far_heard(step: &Step) -> bool {
 
 /// What the dearest regional confusion (f and h, r and l) adds to a word, in hundredths of a syllable.
 const REGIONAL: u16 = 20;
+
+/// The readings of an utterance, best first, for a stage that has none yet.
+pub(super) fn all_readings(understanding: &Understanding, utterance: &Utterance, hazards: &[Hazard]) -> Vec<Reading> {
+    let mut found = Vec::new();
+    lattice::find(&understanding.words, utterance, &understanding.sounds, &mut found);
+    readings(understanding, utterance, hazards, &mut found)
+}
 
 /// The readings of all frames that the words allow, best first, one for each command.
 fn readings(
@@ -324,7 +323,7 @@ pub(super) fn explain(understanding: &Understanding, utterance: &Utterance, haza
         let commands = &understanding.commands.list;
         let risk = commands[best.command].risk;
         let limits = &understanding.thresholds;
-        let margin = if risk == Risk::Dangerous { limits.margin_dangerous } else { limits.margin };
+        let margin = margin(best, risk, limits);
         lines.push_str(&format!(
             "runner-up: {} is {:.1} behind {}; {margin:.1} is enough\n",
             commands[next.command].id,
