@@ -123,7 +123,11 @@ const ROOMS: &[(&str, &[&str])] = &[
     ),
     (
         "repair",
-        &["risk", "sample", "id", "time", "request", "surface", "gate", "schedule", "effect", "closure", "event"],
+        // The blocks of a history, which it closes and mends.
+        &[
+            "block", "risk", "sample", "id", "time", "request", "surface", "gate", "schedule", "effect", "closure",
+            "event",
+        ],
     ),
     (
         "mediator",
@@ -132,9 +136,9 @@ const ROOMS: &[(&str, &[&str])] = &[
             "repair",
         ],
     ),
-    ("context", &["id", "time", "block", "closure", "event"]),
+    ("context", &["id", "time", "block", "closure", "event", "repair"]),
     ("trace", &["id", "time", "event"]),
-    ("agent", &["id", "time", "block", "request", "surface", "closure", "event", "context"]),
+    ("agent", &["id", "time", "block", "request", "surface", "closure", "event", "repair", "context"]),
     ("liveness", &["id", "time"]),
     ("command", &["risk", "id", "time", "device", "request"]),
     ("learn", &["risk", "id", "time", "command"]),
