@@ -3,6 +3,7 @@
 //! Start: signals, lock and log, state, supervisor, runtime, plant, tools, mediator, listener, surfaces, READY. Stop:
 //! STOPPING, surfaces stop accepting, workers are asked to stop, the mediator settles or abandons, the log flushes.
 
+mod agent;
 mod commands;
 mod reload;
 mod surface;
@@ -12,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use interlock_domain::device::table::Devices;
 use interlock_domain::id::{BatchId, QuestionId, TaskId};
 use interlock_domain::liveness::judge::Limits;
 use interlock_domain::repair;
@@ -23,6 +25,7 @@ use crate::agents::bridge::{bridge, watch_workers};
 use crate::agents::core::{Core, Settings as McpSettings};
 use crate::config::{self, Config, ConfigError, Tier};
 use crate::control::{self, Context};
+use crate::engine::agent::Handle as Models;
 use crate::engine::handle::Mediator;
 use crate::engine::keeper;
 use crate::engine::listener::Listener;
@@ -97,16 +100,16 @@ pub enum BootError {
     Other(#[from] anyhow::Error),
 }
 
-/// How many devices a configuration gives, and whether they are those of the embedded plant.
+/// The devices that a configuration gives, and whether they are those of the embedded plant.
 ///
 /// # Errors
-/// When the embedded plant is wrong.
-pub fn devices(config: &Config) -> Result<(usize, bool), ConfigError> {
+/// When the embedded plant is wrong, or an interlock of the configuration does not fit it.
+pub fn devices(config: &Config) -> Result<(Arc<Devices>, bool), ConfigError> {
     if !config.devices.is_empty() {
-        return Ok((config.devices.len(), false));
+        return Ok((Arc::clone(&config.devices), false));
     }
     let (_, devices) = plant::model::Model::parse(plant::BUILT_IN, Path::new(plant::BUILT_IN_NAME))?;
-    Ok((devices.len(), true))
+    Ok((Arc::new(config::interlock::bind(devices, &config.interlocks)?), true))
 }
 
 /// Runs the daemon until it is told to stop.
@@ -229,7 +232,10 @@ async fn serve(made: Made) -> Result<(), BootError> {
     let Made { places, config, commands, notifier, signals, writer, keeper, tasks, tasks_owner, numbers, mends } = made;
     let tasks_running = tokio::spawn(tasks_owner.run());
     let plant = if config.devices.is_empty() { Some(start_plant().await?) } else { None };
-    let devices = plant.as_ref().map_or_else(|| Arc::clone(&config.devices), |plant| Arc::new(plant.devices.clone()));
+    let devices = match &plant {
+        None => Arc::clone(&config.devices),
+        Some(plant) => Arc::new(config::interlock::bind(plant.devices.clone(), &config.interlocks)?),
+    };
     let grounds = surface::grounds(&config, &places.state)?;
     let tools = surface::tools(&config, Arc::clone(&devices), &grounds)?;
     let visible = surface::surface(&devices)?;
@@ -237,15 +243,24 @@ async fn serve(made: Made) -> Result<(), BootError> {
     let (stop, stopped) = watch::channel(false);
     let (surface_sender, surface_receiver) = watch::channel(visible.clone());
     let (grounds_sender, grounds_receiver) = watch::channel(Arc::new(grounds));
-    let (mediator, inbox) = Mediator::new(surface_receiver, grounds_receiver);
+    let (mediator, inbox) = Mediator::new(surface_receiver, grounds_receiver.clone());
     let (questions, mut asked) = watch::channel(numbers.question);
     let own = Arc::new(Own::new(tasks.clone(), keeper.clone(), log.clone(), places.state.clone()));
+    let model = agent::settings(config.agent.as_ref(), &grounds_receiver.borrow().cwd).unwrap_or_else(|error| {
+        // The plant does not stop for it.
+        tracing::error!(kind = "MODEL_OFF", "{error}; there is no language model until the next reload");
+        None
+    });
+    let (model_sender, model_receiver) = watch::channel(model);
+    let (state, evidence) = (places.state.clone(), writer.clone());
+    let models = Models::new(mediator.clone(), evidence, log.clone(), state, model_receiver);
     let open = mends.len();
     let owner = Owner::new(Parts {
         inbox,
         writer: writer.clone(),
         tools,
         own,
+        agent: models.clone(),
         surface: visible,
         settings: surface::settings(&config, &places),
         first_batch: numbers.batch,
@@ -283,6 +298,7 @@ async fn serve(made: Made) -> Result<(), BootError> {
         tasks: tasks.clone(),
         log,
         mcp: Arc::clone(&core),
+        models,
         status: status(&places, mcp_address, plant.as_ref().map(|plant| plant.address)),
         reload,
     });
@@ -294,6 +310,7 @@ async fn serve(made: Made) -> Result<(), BootError> {
         mediator: mediator.clone(),
         surface_sender,
         grounds_sender,
+        model_sender,
         plant: plant.as_ref().map(|plant| plant.devices.clone()),
     };
 

@@ -52,6 +52,7 @@ const MODULES: &[(&str, &[&str], &[&str])] = &[
         "control",
         &[
             "record",
+            "engine::agent",
             "engine::handle",
             "engine::listener",
             "engine::log",
@@ -70,7 +71,7 @@ const MODULES: &[(&str, &[&str], &[&str])] = &[
     // The plant's process model is a file that a person may write: its mistakes are told as those of the configuration.
     ("plant", &["config"], &["tokio", "tokio_modbus", "toml", "serde"]),
     // The figures of the log stand beside raw SQLite, in one run.
-    ("bench", &["engine", "store", "infer", "sys", "record"], &["tokio", "serde", "rusqlite"]),
+    ("bench", &["engine", "store", "infer", "sys", "record", "provider"], &["tokio", "serde", "rusqlite"]),
     (
         "cli",
         &[
@@ -109,7 +110,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("block", &["id"]),
     ("device", &["risk", "id"]),
     ("request", &["id", "time"]),
-    ("surface", &["risk", "id", "time", "request"]),
+    ("surface", &["risk", "sample", "id", "time", "request"]),
     ("gate", &["risk", "sample", "id", "time", "request", "surface"]),
     ("schedule", &["risk", "sample", "id", "time", "request", "surface", "gate"]),
     ("effect", &["risk", "sample", "id", "time", "request", "surface", "gate", "schedule"]),
@@ -136,9 +137,12 @@ const ROOMS: &[(&str, &[&str])] = &[
             "repair",
         ],
     ),
-    ("context", &["id", "time", "block", "closure", "event", "repair"]),
+    ("context", &["id", "time", "block", "request", "closure", "event", "repair"]),
     ("trace", &["id", "time", "event"]),
-    ("agent", &["id", "time", "block", "request", "surface", "closure", "event", "repair", "context"]),
+    (
+        "agent",
+        &["id", "time", "block", "request", "surface", "gate", "effect", "closure", "event", "repair", "context"],
+    ),
     ("liveness", &["id", "time"]),
     ("command", &["risk", "id", "time", "device", "request"]),
     ("learn", &["risk", "id", "time", "command"]),

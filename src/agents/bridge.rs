@@ -124,7 +124,9 @@ impl Bridge {
         let submitted = self.mediator.submit(run, vec![wanted]).await.map_err(|error| match error {
             NotTaken::Busy => NotSubmitted::Busy,
             NotTaken::Stopping => NotSubmitted::Stopping,
-            NotTaken::Input(_) | NotTaken::Batch(_) => NotSubmitted::BadArguments(error.to_string()),
+            NotTaken::Input(_) | NotTaken::Batch(_) | NotTaken::NoParent(_) => {
+                NotSubmitted::BadArguments(error.to_string())
+            }
         })?;
         let call = CallId { run, batch: submitted.batch, position: 0 };
         let question = submitted.questions.first().map(question);

@@ -21,6 +21,7 @@ pub(super) struct Reloader {
     pub(super) mediator: Mediator,
     pub(super) surface_sender: watch::Sender<Surface>,
     pub(super) grounds_sender: watch::Sender<Arc<Grounds>>,
+    pub(super) model_sender: watch::Sender<Option<Arc<crate::engine::agent::Settings>>>,
     /// The devices of the embedded plant, while it runs.
     pub(super) plant: Option<Devices>,
 }
@@ -32,17 +33,23 @@ impl Reloader {
         let config = config::load(file).map_err(refused)?;
         let set = commands::load(&config).map_err(refused)?;
         self.fits(&config)?;
-        let devices = Arc::new(self.plant.clone().unwrap_or_else(|| (*config.devices).clone()));
+        let devices = match &self.plant {
+            None => Arc::clone(&config.devices),
+            Some(plant) => Arc::new(config::interlock::bind(plant.clone(), &config.interlocks).map_err(refused)?),
+        };
         let bug = |error: super::BootError| Trouble::new(Kind::Bug, error.to_string());
         let grounds = surface::grounds(&config, &self.places.state).map_err(bug)?;
         let tools = surface::tools(&config, Arc::clone(&devices), &grounds).map_err(bug)?;
         let visible = surface::surface(&devices).map_err(bug)?;
         let settings = surface::settings(&config, &self.places);
+        let model = super::agent::settings(config.agent.as_ref(), &grounds.cwd)
+            .map_err(|error| Trouble::new(Kind::Config, error.to_string()))?;
         let busy = |error: crate::engine::handle::NotTaken| Trouble::new(Kind::Busy, error.to_string());
         // The gate first: nothing that is understood anew may pass under old rules.
         self.mediator.reconfigure(settings, visible.clone(), tools).await.map_err(busy)?;
         let _ = self.surface_sender.send(visible);
         let _ = self.grounds_sender.send(Arc::new(grounds));
+        let _ = self.model_sender.send(model);
         let count = set.len();
         self.listener.swap(set.ears(devices)).await.map_err(busy)?;
         self.config = config;

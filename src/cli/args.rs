@@ -39,6 +39,9 @@ pub enum Verb {
     /// One operator command through the whole path.
     #[command(after_help = "Example:\n  interlock say 启动二号泵")]
     Say(SayArgs),
+    /// A request to the configured language model; its tool calls walk the same path.
+    #[command(after_help = "Example:\n  interlock agent 检查三台泵的压力，异常的报给我")]
+    Agent(AgentArgs),
     /// The configured devices.
     #[command(subcommand)]
     Device(DeviceVerb),
@@ -60,12 +63,21 @@ pub enum Verb {
     /// The evidence log.
     #[command(subcommand)]
     Evidence(EvidenceVerb),
+    /// The typed graph of one run, from the log alone; needs no daemon.
+    #[command(after_help = "Example:\n  interlock trace last --format html > run.html")]
+    Trace(TraceArgs),
     /// Self-learning proposals and the review gate; needs no daemon.
     #[command(subcommand)]
     Learn(LearnVerb),
     /// Decisions of the gate for calls on standard input; needs no daemon and has no effect.
     #[command(subcommand)]
     Policy(PolicyVerb),
+    /// What actions left behind: histories checked for the eight anomalies.
+    #[command(subcommand)]
+    Effects(EffectsVerb),
+    /// Streams and histories of model providers; needs no daemon and asks nobody.
+    #[command(subcommand)]
+    History(super::history::HistoryVerb),
     /// Supervises the threads of a process that knows nothing of us; needs no daemon.
     #[command(after_help = "Example:\n  interlock watch -- python3 worker.py")]
     Watch(WatchArgs),
@@ -121,6 +133,23 @@ pub struct SayArgs {
     #[arg(long)]
     pub wait: bool,
     /// One JSON object.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `agent`.
+#[derive(Debug, Args)]
+pub struct AgentArgs {
+    /// What is wanted.
+    #[arg(value_name = "TEXT", required = true)]
+    pub text: Vec<String>,
+    /// A mode that is narrower than the configured one: plan, dontAsk, default, acceptEdits, bypassPermissions.
+    #[arg(long, value_name = "MODE")]
+    pub mode: Option<String>,
+    /// Goes on with the conversation of this run.
+    #[arg(long, value_name = "RUN")]
+    pub resume: Option<String>,
+    /// JSON Lines, as they come.
     #[arg(long)]
     pub json: bool,
 }
@@ -404,6 +433,35 @@ pub enum LearnVerb {
     },
 }
 
+/// `trace`.
+#[derive(Debug, Args)]
+pub struct TraceArgs {
+    /// The run, as `say --json` and `evidence query --kind run_opened` name it; `last` is the one that was opened last.
+    pub run: String,
+    /// The written form.
+    #[arg(long, value_enum, default_value = "text")]
+    pub format: TraceFormat,
+    /// As `--format json`.
+    #[arg(long)]
+    pub json: bool,
+    /// Where evidence and state are kept.
+    #[arg(long, value_name = "DIR")]
+    pub state: Option<PathBuf>,
+}
+
+/// The written forms of a trace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum TraceFormat {
+    /// Lines for a person.
+    Text,
+    /// The language of Graphviz.
+    Dot,
+    /// One object.
+    Json,
+    /// One page that stands alone.
+    Html,
+}
+
 /// `policy`.
 #[derive(Debug, Subcommand)]
 pub enum PolicyVerb {
@@ -416,6 +474,16 @@ pub enum PolicyVerb {
         #[arg(long, value_name = "FILE")]
         policy: Option<PathBuf>,
     },
+}
+
+/// `effects`.
+#[derive(Debug, Subcommand)]
+pub enum EffectsVerb {
+    /// One history a line in, its anomalies out; needs no daemon. Exit 1 when there is any.
+    #[command(
+        after_help = "Example:\n  echo '{\"id\": 1, \"events\": [[\"begin\", \"w\", [\"pay\"]], [\"commit\", \"w\", [\"m\"]]]}' | interlock effects check"
+    )]
+    Check,
 }
 
 /// `watch`.
@@ -467,6 +535,10 @@ pub enum BenchName {
     Match,
     /// From exec to ready.
     Startup,
+    /// The checker of effect histories.
+    Effects,
+    /// Provider streams into blocks, and the repair of a long history.
+    Normalize,
 }
 
 /// `doctor`.

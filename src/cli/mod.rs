@@ -3,6 +3,7 @@
 //! Nothing is decided here. A verb that talks to the daemon sends its arguments and prints the answer; an offline verb
 //! calls the very code that the daemon runs.
 
+mod agent;
 pub mod args;
 mod ask;
 mod bench;
@@ -10,9 +11,11 @@ mod check;
 mod client;
 mod device;
 pub mod doctor;
+mod effects;
 pub mod error;
 mod evidence;
 pub mod generate;
+pub mod history;
 mod json_lines;
 mod learn;
 pub mod learn_propose;
@@ -25,6 +28,7 @@ mod run;
 mod say;
 mod status;
 mod task;
+mod trace;
 mod watch;
 
 use std::io::IsTerminal;
@@ -65,6 +69,7 @@ fn verb(cli: &Cli, out: &Out) -> Result<ExitCode, CliError> {
         Verb::Watch(args) => return watch::watch(args, out),
         Verb::Run(args) => run::run(args, cli.socket.as_deref()),
         Verb::Say(args) => say::say(args, client()?, out),
+        Verb::Agent(args) => agent::agent(args, client()?, out),
         Verb::Device(verb) => device::device(verb, client()?, out),
         Verb::Match(args) => understand(args),
         Verb::Task(verb) => task::task(verb, client()?, out),
@@ -73,7 +78,10 @@ fn verb(cli: &Cli, out: &Out) -> Result<ExitCode, CliError> {
         Verb::Reload => status::reload(client()?, out),
         Verb::Evidence(verb) => evidence::evidence(verb, client, out),
         Verb::Learn(verb) => learn::learn(verb),
+        Verb::History(verb) => history::history(verb),
         Verb::Policy(verb) => policy::policy(verb),
+        Verb::Trace(args) => trace::trace(args, out),
+        Verb::Effects(verb) => effects::effects(verb),
         Verb::Mcp => mcp::bridge(client()?),
         Verb::Bench(args) => bench::bench(args, out),
         Verb::Doctor(args) => doctor::doctor(args, cli.socket.as_deref(), out),

@@ -26,11 +26,17 @@ pub(super) struct File {
     pub(super) commands: Commands,
     #[serde(default)]
     pub(super) http: Http,
+    /// Read by `config::agent`.
+    #[serde(default, rename = "agent")]
+    pub(super) _agent: Option<IgnoredAny>,
     /// Read by `config::device`, which knows what may stand in them.
     #[serde(default, rename = "bus")]
     pub(super) _bus: Option<IgnoredAny>,
     #[serde(default, rename = "device")]
     pub(super) _device: Option<IgnoredAny>,
+    /// Read by `config::interlock`.
+    #[serde(default, rename = "interlock")]
+    pub(super) _interlock: Option<IgnoredAny>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -58,11 +64,15 @@ pub(super) struct Policy {
     pub(super) mode: Option<Spanned<String>>,
     pub(super) rule_order: Option<Spanned<String>>,
     #[serde(default)]
-    pub(super) allow: Vec<Spanned<String>>,
+    pub(super) allow: Vec<Spanned<toml::Value>>,
     #[serde(default)]
-    pub(super) ask: Vec<Spanned<String>>,
+    pub(super) ask: Vec<Spanned<toml::Value>>,
     #[serde(default)]
-    pub(super) deny: Vec<Spanned<String>>,
+    pub(super) deny: Vec<Spanned<toml::Value>>,
+    #[serde(default)]
+    pub(super) files: Vec<Spanned<PathBuf>>,
+    pub(super) denials_max: Option<Spanned<u32>>,
+    pub(super) denials_ask: Option<bool>,
     #[serde(default)]
     pub(super) work_dirs: Vec<Spanned<PathBuf>>,
 }

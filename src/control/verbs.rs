@@ -13,6 +13,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::wire::{Kind, Request, Says, Trouble};
 use crate::agents::core::Core;
+use crate::engine::agent::Handle as Models;
 use crate::engine::handle::{AnswerTaken, Answered, Mediator, NotTaken, Open, Wanted};
 use crate::engine::listener::{Lang, Listener, Said};
 use crate::engine::log::{Log, Query};
@@ -33,6 +34,8 @@ pub struct Context {
     pub log: Log,
     /// MCP.
     pub mcp: Arc<Core>,
+    /// Runs of the language model.
+    pub models: Models,
     /// `status --json`, made once.
     pub status: Value,
     /// The configuration's owner.
@@ -50,7 +53,7 @@ impl<'a> Lines<'a> {
         Lines { write, id }
     }
 
-    async fn say(&mut self, says: Says) -> io::Result<()> {
+    pub(super) async fn say(&mut self, says: Says) -> io::Result<()> {
         super::answer(self.write, self.id.clone(), says).await
     }
 
@@ -166,7 +169,7 @@ fn store(error: &crate::engine::log::Error) -> Trouble {
 fn not_taken(error: &NotTaken) -> Trouble {
     let kind = match error {
         NotTaken::Busy | NotTaken::Stopping => Kind::Busy,
-        NotTaken::Input(_) | NotTaken::Batch(_) => Kind::Usage,
+        NotTaken::Input(_) | NotTaken::Batch(_) | NotTaken::NoParent(_) => Kind::Usage,
     };
     Trouble::new(kind, error.to_string())
 }

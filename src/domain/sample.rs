@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
+use crate::gate::breaker::Denials;
 use crate::gate::docket::{Permit, QuestionIds, judge};
 use crate::gate::policy::Policy;
 use crate::id::{BatchId, CallId, Epoch, QuestionId, RunId, ToolName};
@@ -30,7 +31,7 @@ pub(crate) fn policy(via: Via) -> Policy {
 }
 
 /// A tool `act` whose verbs say what they are: `look`, `write:KEY`, `read:KEY`, `lane:NAME`, `alone`, `back`,
-/// `danger`, `stop:KEY` (protective), `query`, `resend`.
+/// `danger`, `stop:KEY` (protective), `query`, `resend`, `family` (a composite) and `family:KEY` (one with a key).
 pub(crate) fn tool() -> Tool {
     let key = |key: &str| vec![Key::Named(key.to_owned())];
     let say = |class, reads: &[&str], writes: &[&str], risk, changes: bool| Declaration {
@@ -61,6 +62,8 @@ pub(crate) fn tool() -> Tool {
         ("back", say(Class::Background, &[], &[], Risk::Operate, true)),
         ("danger", say(Class::Safe, &[], &[], Risk::Dangerous, true)),
         ("stop:a", Declaration { protective: true, ..say(Class::Safe, &[], &["a"], Risk::Dangerous, true) }),
+        ("family", say(Class::Composite, &[], &[], Risk::Read, false)),
+        ("family:a", say(Class::Composite, &[], &["a"], Risk::Read, false)),
         ("query", outcome(OutcomeBy::Query)),
         ("resend", outcome(OutcomeBy::ResendOriginal { retention: Duration::from_secs(60) })),
     ];
@@ -107,7 +110,8 @@ pub(crate) fn calls(number: u64, verbs: &[&str]) -> Vec<Call> {
 /// Permits for verbs that an operator may do without a question.
 pub(crate) fn permits(number: u64, verbs: &[&str]) -> Vec<Permit> {
     let mut ids = QuestionIds::starting_at(QuestionId(1));
-    let (docket, refused) = judge(&policy(Via::Cli), Epoch(0), calls(number, verbs), &mut ids, Tick(0));
+    let (docket, refused) =
+        judge(&policy(Via::Cli), Epoch(0), calls(number, verbs), &mut ids, &mut Denials::default(), Tick(0));
     assert!(refused.is_empty(), "{refused:?}");
     docket.clear().unwrap()
 }

@@ -7,10 +7,12 @@ use std::sync::Arc;
 
 use interlock_domain::closure::Reply;
 use interlock_domain::gate::docket::{Answer, Ignored, Question};
-use interlock_domain::id::{BatchId, QuestionId, RunId, Seq, ToolName};
+use interlock_domain::gate::policy::Mode;
+use interlock_domain::id::{BatchId, CallId, QuestionId, RunId, Seq, ToolName};
 use interlock_domain::request::args::{Args, TooLarge};
-use interlock_domain::request::{Asker, Wish};
+use interlock_domain::request::{Asker, Via, Wish};
 use interlock_domain::surface::Surface;
+use interlock_domain::surface::narrow::Narrowing;
 use serde_json::Value;
 use thiserror::Error;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -21,6 +23,9 @@ use crate::tool::Tools;
 /// machine is wedged, and the surfaces say "busy" instead of piling up.
 pub const INBOX_LEN_MAX: usize = 256;
 
+/// The tool that makes subagents.
+pub const SUBAGENT: &str = "subagent";
+
 /// One action that somebody would like to have.
 #[derive(Debug, Clone)]
 pub struct Wanted {
@@ -30,6 +35,51 @@ pub struct Wanted {
     pub input: Value,
     /// It comes from a protective command that was matched exactly.
     pub protective: bool,
+}
+
+/// Whom a run acts for, and what it may do at most.
+#[derive(Debug, Clone)]
+pub struct Who {
+    /// For whom.
+    pub asker: Asker,
+    /// Somebody can be asked in its name.
+    pub answerable: bool,
+    /// A mode that is narrower than the one of the configuration; a wider one is not given.
+    pub mode: Option<Mode>,
+    /// The run that makes this one. Its policy and its tools are the most that the child gets.
+    pub parent: Option<RunId>,
+    /// What it is left of the tools.
+    pub narrowing: Narrowing,
+}
+
+impl Who {
+    /// A run of nobody's, with all tools and the mode of the configuration.
+    #[must_use]
+    pub fn of(asker: Asker, answerable: bool) -> Who {
+        Who { asker, answerable, mode: None, parent: None, narrowing: Narrowing::default() }
+    }
+
+    /// What it is left of all tools that there are: only the runs of a model make subagents.
+    #[must_use]
+    pub fn left(&self) -> Narrowing {
+        if self.asker.via == Via::Agent { self.narrowing.clone() } else { Who::hidden(self.narrowing.clone()) }
+    }
+
+    fn hidden(mut narrowing: Narrowing) -> Narrowing {
+        narrowing.deny.insert(SUBAGENT.to_owned());
+        narrowing
+    }
+}
+
+/// In whose name, and from where, wishes are made.
+#[derive(Debug, Clone, Default)]
+pub struct Within {
+    /// The composite call that makes them: they are cancelled when it ends or is stopped.
+    pub parent: Option<CallId>,
+    /// Where its tools start, instead of the daemon's working directory: absolute.
+    pub cwd: Option<PathBuf>,
+    /// Directories besides the configured ones that may be worked in: absolute.
+    pub work_dirs: Vec<String>,
 }
 
 /// A batch that was taken.
@@ -67,6 +117,9 @@ pub enum NotTaken {
     /// The batch is too long, or the run is not there.
     #[error("{0}")]
     Batch(String),
+    /// The run that would make another one has ended.
+    #[error("run {0} is not open")]
+    NoParent(RunId),
 }
 
 /// What became of an answer to a question.
@@ -92,12 +145,10 @@ pub struct Open {
 pub enum Message {
     /// A new run.
     OpenRun {
-        /// For whom.
-        asker: Asker,
-        /// Somebody can be asked.
-        answerable: bool,
+        /// Whose, and what it may do at most.
+        who: Who,
         /// The way back.
-        back: oneshot::Sender<RunId>,
+        back: oneshot::Sender<Result<RunId, NotTaken>>,
     },
     /// A run makes no more wishes.
     CloseRun {
@@ -198,6 +249,12 @@ impl Mediator {
     /// The tools that a run can see.
     #[must_use]
     pub fn surface(&self) -> Surface {
+        self.surface.borrow().narrowed(&Who::hidden(Narrowing::default()))
+    }
+
+    /// The tools that a run of a model can see.
+    #[must_use]
+    pub fn surface_of_agents(&self) -> Surface {
         self.surface.borrow().clone()
     }
 
@@ -206,7 +263,15 @@ impl Mediator {
     /// # Errors
     /// When the mediator is busy or stopping.
     pub async fn open_run(&self, asker: Asker, answerable: bool) -> Result<RunId, NotTaken> {
-        self.send(|back| Message::OpenRun { asker, answerable, back }).await
+        self.open(Who::of(asker, answerable)).await
+    }
+
+    /// Opens a run that may do less than others, or the child of one.
+    ///
+    /// # Errors
+    /// When the mediator is busy or stopping, or the parent is not open.
+    pub async fn open(&self, who: Who) -> Result<RunId, NotTaken> {
+        self.send(|back| Message::OpenRun { who, back }).await?
     }
 
     /// Closes a run; what of it is under way is cancelled. Waits for a place in the inbox: a run that is forgotten
@@ -220,16 +285,41 @@ impl Mediator {
     /// # Errors
     /// When the mediator is busy or stopping, or the batch is beyond a bound: then nothing of it is taken.
     pub async fn submit(&self, run: RunId, wanted: Vec<Wanted>) -> Result<Submitted, NotTaken> {
-        let wishes = wanted.into_iter().map(|wanted| self.wish(wanted)).collect::<Result<Vec<_>, _>>()?;
+        self.submit_within(run, wanted, &Within::default()).await
+    }
+
+    /// Hands in a batch in the name of a composite call, or from another place than the daemon's own.
+    ///
+    /// # Errors
+    /// As [`Mediator::submit`].
+    pub async fn submit_within(&self, run: RunId, wanted: Vec<Wanted>, within: &Within) -> Result<Submitted, NotTaken> {
+        let wishes = wanted.into_iter().map(|wanted| self.wish(wanted, within)).collect::<Result<Vec<_>, _>>()?;
         self.send(|back| Message::Submit { run, wishes, back }).await?
     }
 
-    fn wish(&self, wanted: Wanted) -> Result<Wish, NotTaken> {
+    /// Hands in a batch in the name of a composite call that runs: it is cancelled when that call ends or is stopped.
+    /// `run` is the run of the call, or one below it.
+    ///
+    /// # Errors
+    /// As [`Mediator::submit`].
+    pub async fn submit_for(
+        &self,
+        run: RunId,
+        parent: Option<CallId>,
+        wanted: Vec<Wanted>,
+    ) -> Result<Submitted, NotTaken> {
+        self.submit_within(run, wanted, &Within { parent, ..Within::default() }).await
+    }
+
+    fn wish(&self, wanted: Wanted, within: &Within) -> Result<Wish, NotTaken> {
         let args = Args::new(wanted.input)?;
         let paths = self.surface.borrow().tool(&wanted.tool).map(|tool| tool.paths(args.value())).unwrap_or_default();
         let grounds = Arc::clone(&self.grounds.borrow());
-        let facts = crate::sys::paths::facts(&paths, &grounds.cwd, grounds.home.as_deref(), &grounds.work_dirs);
-        Ok(Wish { tool: wanted.tool, args, parent: None, facts: Arc::new(facts), protective: wanted.protective })
+        let cwd = within.cwd.as_deref().unwrap_or(&grounds.cwd);
+        let work_dirs = [&*grounds.work_dirs, &*within.work_dirs].concat();
+        let facts = crate::sys::paths::facts(&paths, cwd, grounds.home.as_deref(), &work_dirs);
+        let facts = Arc::new(facts);
+        Ok(Wish { tool: wanted.tool, args, parent: within.parent, facts, protective: wanted.protective })
     }
 
     /// A person's word on a `permit` or `confirm` question.

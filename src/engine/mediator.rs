@@ -8,24 +8,27 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use interlock_domain::closure::Reply;
+use interlock_domain::closure::{Ending, Reply};
 use interlock_domain::effect::Order;
 use interlock_domain::effect::journal::Entry;
 use interlock_domain::effect::report::{Loss, Report};
 use interlock_domain::event::{Event, Found};
+use interlock_domain::gate::breaker::Breaker;
 use interlock_domain::gate::docket::{Answer, Ignored, Question};
 use interlock_domain::gate::policy::{Mode, Policy, RuleOrder};
 use interlock_domain::gate::rule::Rules;
 use interlock_domain::id::{BatchId, CallId, QuestionId, RunId};
 use interlock_domain::mediator::{Action, Input, Mediator, Opening};
 use interlock_domain::repair::Mend;
-use interlock_domain::request::{Asker, Batch, Wish};
+use interlock_domain::request::why::Why;
+use interlock_domain::request::{Batch, Wish};
 use interlock_domain::surface::Surface;
 use interlock_domain::time::Tick;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{Id, JoinError, JoinSet};
 
-use super::handle::{AnswerTaken, Answered, Message, NotTaken, Open, Submitted};
+use super::agent;
+use super::handle::{AnswerTaken, Answered, Message, NotTaken, Open, Submitted, Who};
 use super::own::Own;
 use crate::record::event::row;
 use crate::store::queue::{Acks, Health, NotWritten, Receipt, Tell, Writer};
@@ -57,20 +60,23 @@ pub struct Settings {
     pub own_paths: Arc<[String]>,
     /// Where Interlock keeps its keys: reading there is a question in every mode.
     pub own_secrets: Arc<[String]>,
+    /// When repeated denials of one kind are too many.
+    pub breaker: Breaker,
 }
 
 impl Settings {
-    fn policy(&self, asker: Asker, answerable: bool) -> Policy {
+    fn policy(&self, who: &Who) -> Policy {
         Policy {
-            mode: self.mode,
+            mode: who.mode.unwrap_or(self.mode).min(self.mode),
             rules: Arc::clone(&self.rules),
             order: self.order,
-            answerable,
+            answerable: who.answerable,
             ask_patience: self.ask_patience,
             confirm_protective: self.confirm_protective,
             own_paths: Arc::clone(&self.own_paths),
             own_secrets: Arc::clone(&self.own_secrets),
-            ..Policy::plain(asker)
+            breaker: self.breaker,
+            ..Policy::plain(who.asker.clone())
         }
     }
 }
@@ -85,6 +91,8 @@ pub struct Parts {
     pub tools: Arc<Tools>,
     /// The tools that act on the daemon itself.
     pub own: Arc<Own>,
+    /// The runs of a model: a subagent is one of them.
+    pub agent: super::agent::Handle,
     /// The tools that every run sees.
     pub surface: Surface,
     /// What the configuration says about runs.
@@ -112,7 +120,7 @@ pub struct Owner {
     replies: BTreeMap<BatchId, oneshot::Sender<Vec<Answered>>>,
     watchers: BTreeMap<CallId, Vec<oneshot::Sender<Answered>>>,
     receipts: BTreeMap<Entry, Receipt>,
-    runs: BTreeMap<RunId, (Asker, bool)>,
+    runs: BTreeMap<RunId, Who>,
     /// The newest record that was handed to the writer.
     newest: Entry,
     telling: JoinSet<()>,
@@ -218,13 +226,19 @@ impl Owner {
 
     async fn message(&mut self, message: Message) {
         match message {
-            Message::OpenRun { asker, answerable, back } => {
+            Message::OpenRun { who, back } => {
                 let run = RunId::new(unix_ms(), random());
-                let policy = self.parts.settings.policy(asker.clone(), answerable);
-                let surface = self.parts.surface.clone();
-                self.runs.insert(run, (asker, answerable));
-                self.step(Input::Open(Box::new(Opening { run, parent: None, surface, policy }))).await;
-                let _ = back.send(run);
+                let opening = self.opening(run, &who);
+                self.step(Input::Open(Box::new(opening))).await;
+                // Of a run of nobody's that was not opened, the wishes say why. A child must know before it begins.
+                let opened = match who.parent {
+                    Some(parent) if self.machine.surface(run).is_none() => Err(NotTaken::NoParent(parent)),
+                    Some(_) | None => Ok(run),
+                };
+                if opened.is_ok() {
+                    self.runs.insert(run, who);
+                }
+                let _ = back.send(opened);
             }
             Message::CloseRun { run } => {
                 self.runs.remove(&run);
@@ -255,17 +269,23 @@ impl Owner {
                 self.parts.settings = *settings;
                 self.parts.surface = surface;
                 self.parts.tools = tools;
-                let runs: Vec<_> = self.runs.iter().map(|(run, who)| (*run, who.clone())).collect();
-                for (run, (asker, answerable)) in runs {
-                    let policy = self.parts.settings.policy(asker, answerable);
-                    let surface = self.parts.surface.clone();
-                    self.step(Input::Open(Box::new(Opening { run, parent: None, surface, policy }))).await;
+                // A child follows its parent, inside the machine.
+                let runs = self.runs.iter().filter(|(_, who)| who.parent.is_none());
+                let openings: Vec<Opening> = runs.map(|(run, who)| self.opening(*run, who)).collect();
+                for opening in openings {
+                    self.step(Input::Open(Box::new(opening))).await;
                 }
                 let _ = back.send(());
             }
             // Taken by the loop, which ends with it.
             Message::Stop { back } => drop(back),
         }
+    }
+
+    fn opening(&self, run: RunId, who: &Who) -> Opening {
+        let policy = self.parts.settings.policy(who);
+        let (surface, narrowing) = (self.parts.surface.clone(), who.left());
+        Opening { run, parent: who.parent, surface, narrowing, policy }
     }
 
     async fn submit(&mut self, run: RunId, wishes: Vec<Wish>, back: oneshot::Sender<Result<Submitted, NotTaken>>) {
@@ -359,6 +379,9 @@ impl Owner {
         if let Some(receipt) = &receipt {
             self.receipts.insert(entry, receipt.clone());
         }
+        if let Event::Settled { call, ending: Ending::NotStarted(Why::DeniedRepeatedly { times, .. }) } = event {
+            self.parts.own.denied_repeatedly(*call, *times);
+        }
         let row = row(event, super::stamp::now());
         let mut waiting = crate::store::queue::Entry { row, now, tell: Tell::Ticket(entry.0), receipt };
         // A full queue means that the disk is slower than the world: wait for it, as every caller of the log does.
@@ -376,8 +399,15 @@ impl Owner {
         let (stop, stopper) = Stop::new();
         let (tools, own) = (Arc::clone(&self.parts.tools), Arc::clone(&self.parts.own));
         // Called inside the task: a panic before the first await is caught there too.
+        let agent = self.parts.agent.clone();
         let task = self.running.spawn(async move {
-            if Own::is_own(&order) { own.run(order, tools).await } else { crate::tool::run(order, &tools, stop).await }
+            if agent::child::is_one(&order) {
+                agent.child(order, stop).await
+            } else if Own::is_own(&order) {
+                own.run(order, tools).await
+            } else {
+                crate::tool::run(order, &tools, stop).await
+            }
         });
         self.calls.insert(task.id(), call);
         self.stoppers.insert(call, stopper);

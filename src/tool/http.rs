@@ -132,16 +132,7 @@ impl Http {
     /// # Errors
     /// When TLS cannot be set up at all. A machine without certificates gets a client that trusts no server.
     pub fn new(limits: Limits) -> Result<Http, NoClient> {
-        // Installed once for the process; whoever comes second finds it there.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let client = match builder(limits).build() {
-            Ok(client) => client,
-            Err(error) => {
-                tracing::warn!(%error, "no certificate authorities on this machine: https reaches nobody");
-                builder(limits).tls_certs_only([]).build().map_err(NoClient)?
-            }
-        };
-        Ok(Http { client, limits })
+        Ok(Http { client: client(limits)?, limits })
     }
 
     /// Runs `http`.
@@ -172,6 +163,22 @@ impl Http {
             // The status of a request that changes something is worth more than its body; a read wants the body.
             Some(Cut::Connection) if only_reads => failed("connection_lost", format!("{host} broke off its answer")),
             cut => Report::Done(head.output(&body, cut, began.elapsed())),
+        }
+    }
+}
+
+/// A client that follows nothing, repeats nothing and knows no proxy.
+///
+/// # Errors
+/// As [`Http::new`].
+pub(super) fn client(limits: Limits) -> Result<Client, NoClient> {
+    // Installed once for the process; whoever comes second finds it there.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    match builder(limits).build() {
+        Ok(client) => Ok(client),
+        Err(error) => {
+            tracing::warn!(%error, "no certificate authorities on this machine: https reaches nobody");
+            builder(limits).tls_certs_only([]).build().map_err(NoClient)
         }
     }
 }
@@ -295,7 +302,7 @@ fn cause<'e, E: Error + 'static>(error: &'e (dyn Error + 'static)) -> Option<&'e
 }
 
 /// The innermost words: the outer ones only repeat that a request was made.
-fn root(error: &(dyn Error + 'static)) -> String {
+pub(super) fn root(error: &(dyn Error + 'static)) -> String {
     chain(error).last().map_or_else(String::new, ToString::to_string)
 }
 

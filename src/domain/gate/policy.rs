@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use crate::request::Asker;
 
-use super::rule::Rules;
+use super::breaker::Breaker;
+use super::rule::{Rule, Rules};
 
 /// How long a `permit` or `confirm` question waits by default (`[ask] timeout`).
 pub const ASK_PATIENCE: Duration = Duration::from_secs(120);
@@ -97,6 +98,8 @@ pub struct Policy {
     pub own_secrets: Arc<[String]>,
     /// In `bypassPermissions`, a classifier that fails does not ask (the paper's fail-open; off by default).
     pub classifier_fails_open: bool,
+    /// When repeated denials of one kind are too many; for operators never.
+    pub breaker: Breaker,
 }
 
 impl Policy {
@@ -114,12 +117,54 @@ impl Policy {
             own_paths: Arc::new([]),
             own_secrets: Arc::new([]),
             classifier_fails_open: false,
+            breaker: Breaker::default(),
         }
     }
 
-    /// A child's policy: another asker, the same rules, at most the same mode.
+    /// A child's policy: another asker, the same rules, at most the same mode. What a person granted to the parent
+    /// while it ran, or once for always, was said to the parent: the child has no such grant.
     #[must_use]
     pub fn narrowed(&self, asker: Asker, wanted: Mode) -> Policy {
-        Policy { asker, mode: wanted.min(self.mode), ..self.clone() }
+        let rules = if self.rules.all().iter().any(Rule::is_grant) {
+            let own = self.rules.all().iter().filter(|rule| !rule.is_grant());
+            Arc::new(Rules::new(own.cloned().collect()))
+        } else {
+            Arc::clone(&self.rules)
+        };
+        Policy { asker, mode: wanted.min(self.mode), rules, ..self.clone() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::rule::{Authority, Verb};
+    use super::*;
+    use crate::sample;
+
+    #[test]
+    fn a_child_has_the_rules_and_no_grant() {
+        let rule = |verb, authority| Rule::parse(verb, "Bash(ls)", authority, None).unwrap();
+        let rules = [
+            rule(Verb::Allow, Authority::Config),
+            rule(Verb::Allow, Authority::Session),
+            rule(Verb::Deny, Authority::Session),
+            rule(Verb::Ask, Authority::Persistent),
+            rule(Verb::Allow, Authority::Persistent),
+            rule(Verb::Allow, Authority::Cli),
+            Rule::grant("mail", "send", Authority::Session),
+        ];
+        let parent = Policy { rules: Arc::new(Rules::new(rules.to_vec())), ..sample::policy(crate::request::Via::Mcp) };
+        let child = parent.narrowed(parent.asker.clone(), Mode::BypassPermissions);
+        let left: Vec<_> = child.rules.all().iter().map(|rule| (rule.verb(), rule.authority())).collect();
+        assert_eq!(
+            left,
+            [
+                (Verb::Allow, Authority::Config),
+                (Verb::Deny, Authority::Session),
+                (Verb::Ask, Authority::Persistent),
+                (Verb::Allow, Authority::Cli)
+            ]
+        );
+        assert_eq!(child.mode, Mode::Default);
     }
 }

@@ -22,13 +22,16 @@ use crate::effect::ledger::Ledger;
 use crate::effect::report::Report;
 use crate::effect::{Claim, Intent, Journaled, Order};
 use crate::event::{Event, Found};
+use crate::gate::breaker::Denials;
 use crate::gate::docket::{Answer, Docket, Question, QuestionIds, QuestionKey};
 use crate::gate::policy::Policy;
 use crate::id::{BatchId, CallId, Epoch, QuestionId, RunId};
 use crate::repair::{Mend, Unknown};
 use crate::request::{Asker, Batch};
+use crate::schedule::hold::Hold;
 use crate::schedule::{Board, Ticket};
 use crate::surface::Surface;
+use crate::surface::narrow::Narrowing;
 use crate::time::Tick;
 
 /// How many batches may wait for a person at one time. Nobody answers more, and each holds its calls.
@@ -50,8 +53,10 @@ pub struct Opening {
     pub run: RunId,
     /// The run that made it: its policy then follows that run's.
     pub parent: Option<RunId>,
-    /// The tools that it sees.
+    /// The tools that there are. A child has those of its parent instead, now and after each change of them.
     pub surface: Surface,
+    /// What it is left of them: kept with the run, so that a tool which is registered later passes the same lists.
+    pub narrowing: Narrowing,
     /// What it may do, and for whom.
     pub policy: Policy,
 }
@@ -166,9 +171,12 @@ pub enum Action {
 struct Run {
     parent: Option<RunId>,
     surface: Surface,
+    narrowing: Narrowing,
     policy: Arc<Policy>,
     epoch: Epoch,
     batches: BTreeSet<BatchId>,
+    /// Its own: a child begins with none.
+    denials: Denials,
     closing: bool,
 }
 
@@ -226,7 +234,11 @@ pub struct Mediator {
     intents: BTreeMap<CallId, Intent>,
     journaled: BTreeMap<CallId, Journaled>,
     running: BTreeMap<CallId, Running>,
+    /// What waits outside the line behind a composite of its batch.
+    hold: Hold,
 
+    /// The composites that run, and the batches that were submitted in the name of each.
+    families: BTreeMap<CallId, BTreeSet<BatchId>>,
     asked: BTreeMap<QuestionId, (BatchId, QuestionKey)>,
     outcomes: BTreeMap<QuestionId, OpenOutcome>,
     timers: BTreeSet<(Tick, CallId)>,
@@ -242,6 +254,8 @@ pub struct Mediator {
     freed: Vec<CallId>,
     /// Batches at the gate of which something was taken out while others were looked at.
     clear_later: Vec<BatchId>,
+    /// Batches of which something may not be held any more.
+    release_later: BTreeSet<BatchId>,
     /// An intent was declared, or the log said something: positions may be had.
     log_moved: bool,
     actions: VecDeque<Action>,
@@ -266,6 +280,8 @@ impl Mediator {
             intents: BTreeMap::new(),
             journaled: BTreeMap::new(),
             running: BTreeMap::new(),
+            hold: Hold::default(),
+            families: BTreeMap::new(),
             asked: BTreeMap::new(),
             outcomes: BTreeMap::new(),
             timers: BTreeSet::new(),
@@ -277,6 +293,7 @@ impl Mediator {
             acts: Vec::new(),
             freed: Vec::new(),
             clear_later: Vec::new(),
+            release_later: BTreeSet::new(),
             log_moved: false,
             actions: VecDeque::new(),
         }

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use crate::closure;
 use crate::event::Event;
-use crate::gate::docket::judge;
+use crate::gate::breaker::Denials;
+use crate::gate::docket::{Permit, judge};
 use crate::gate::policy::Policy;
 use crate::id::{BatchId, CallId, Epoch, RunId};
 use crate::request::why::Why;
@@ -20,17 +21,17 @@ impl Mediator {
     /// A child gets at most what its parent has. A child of nobody, and a run beyond the bound, is not opened: its
     /// wishes are refused one by one.
     pub(super) fn open(&mut self, opening: Opening) {
-        let Opening { run, parent, surface, policy } = opening;
+        let Opening { run, parent, surface, narrowing, policy } = opening;
         let (surface, policy) = match parent {
-            None => (surface, policy),
+            None => (surface.narrowed(&narrowing), policy),
             Some(parent) => {
                 let Some(above) = self.runs.get(&parent) else { return };
-                let names: BTreeSet<_> = surface.tools().map(|tool| tool.name().clone()).collect();
-                let surface = above.surface.narrowed(Some(&names), &BTreeSet::new());
-                (surface, above.policy.narrowed(policy.asker.clone(), policy.mode))
+                let policy = above.policy.narrowed(policy.asker.clone(), policy.mode);
+                (above.surface.narrowed(&narrowing), policy)
             }
         };
-        if self.runs.contains_key(&run) {
+        if let Some(open) = self.runs.get_mut(&run) {
+            open.narrowing = narrowing;
             self.change(run, policy, Some(surface));
             return;
         }
@@ -39,7 +40,16 @@ impl Mediator {
         }
         self.record(Event::RunOpened { run, parent, asker: policy.asker.clone(), mode: policy.mode });
         let policy = Arc::new(policy);
-        let fresh = Run { parent, surface, policy, epoch: Epoch(0), batches: BTreeSet::new(), closing: false };
+        let fresh = Run {
+            parent,
+            surface,
+            narrowing,
+            policy,
+            epoch: Epoch(0),
+            batches: BTreeSet::new(),
+            denials: Denials::default(),
+            closing: false,
+        };
         self.runs.insert(run, fresh);
     }
 
@@ -80,6 +90,7 @@ impl Mediator {
     fn change(&mut self, run: RunId, policy: Policy, surface: Option<Surface>) {
         let Some(changed) = self.runs.get_mut(&run) else { return };
         changed.epoch = Epoch(changed.epoch.0 + 1);
+        changed.denials = Denials::default();
         let (epoch, mode) = (changed.epoch, policy.mode);
         changed.policy = Arc::new(policy);
         if let Some(surface) = surface {
@@ -93,9 +104,8 @@ impl Mediator {
         }
         for child in self.children(run) {
             if let Some(below) = self.runs.get(&child) {
-                let names: BTreeSet<_> = below.surface.tools().map(|tool| tool.name().clone()).collect();
                 let policy = above.narrowed(below.policy.asker.clone(), below.policy.mode);
-                let surface = tools.narrowed(Some(&names), &BTreeSet::new());
+                let surface = tools.narrowed(&below.narrowing);
                 self.change(child, policy, Some(surface));
             }
         }
@@ -150,15 +160,42 @@ impl Mediator {
             requests.into_iter().for_each(|request| self.end_unstarted(request.refuse(why.clone())));
             return;
         }
+        let requests = self.of_family(run, batch, requests);
         self.judge(run, batch, requests);
     }
 
+    /// A wish that is made in the name of another call goes on only while that call runs, is a composite, and its run
+    /// is this one or an ancestor of it.
+    fn of_family(&mut self, run: RunId, batch: BatchId, requests: Vec<Request>) -> Vec<Request> {
+        let mut taken = Vec::with_capacity(requests.len());
+        for request in requests {
+            match request.wish().parent {
+                None => taken.push(request),
+                Some(parent) if self.acts_for(run, parent) => {
+                    if let Some(family) = self.families.get_mut(&parent) {
+                        family.insert(batch);
+                    }
+                    taken.push(request);
+                }
+                Some(parent) => self.end_unstarted(request.refuse(Why::ParentEnded { parent })),
+            }
+        }
+        taken
+    }
+
+    fn acts_for(&self, run: RunId, parent: CallId) -> bool {
+        let runs = self.running.get(&parent).is_some_and(|running| running.stop.is_none());
+        let mut line = std::iter::successors(Some(run), |run| self.runs.get(run).and_then(|run| run.parent));
+        runs && self.families.contains_key(&parent) && line.any(|one| one == parent.run)
+    }
+
     fn judge(&mut self, run: RunId, batch: BatchId, requests: Vec<Request>) {
-        let Some(owner) = self.runs.get(&run) else {
+        let Some(owner) = self.runs.get_mut(&run) else {
             requests.into_iter().for_each(|request| self.end_unstarted(request.refuse(Why::NoSuchRun)));
             return;
         };
         let (policy, epoch) = (Arc::clone(&owner.policy), owner.epoch);
+        let mut denials = std::mem::take(&mut owner.denials);
         let resolved: Vec<_> = requests.into_iter().map(|request| owner.surface.resolve(request)).collect();
         let mut calls = Vec::with_capacity(resolved.len());
         for result in resolved {
@@ -167,7 +204,10 @@ impl Mediator {
                 Err(refusal) => self.end_unstarted(refusal),
             }
         }
-        let (docket, refused) = judge(&policy, epoch, calls, &mut self.questions, self.now);
+        let (docket, refused) = judge(&policy, epoch, calls, &mut self.questions, &mut denials, self.now);
+        if let Some(owner) = self.runs.get_mut(&run) {
+            owner.denials = denials;
+        }
         for refusal in refused {
             self.end_unstarted(refusal);
         }
@@ -193,11 +233,11 @@ impl Mediator {
             Err(docket) => {
                 self.dockets.insert(batch, docket);
             }
-            Ok(permits) => permits.into_iter().for_each(|permit| self.admit(permit)),
+            Ok(permits) => permits.into_iter().for_each(|permit| self.permit(permit)),
         }
     }
 
-    fn admit(&mut self, permit: crate::gate::docket::Permit) {
+    fn permit(&mut self, permit: Permit) {
         let call = permit.id();
         let (decision, nature) = (permit.decision(), permit.nature());
         self.record(Event::Permitted {
@@ -212,6 +252,22 @@ impl Mediator {
             let nature = Arc::clone(nature);
             self.supersede(&nature, call);
         }
+        match self.hold.pass(permit) {
+            Err(refusal) => self.end_unstarted(refusal),
+            Ok(None) => {}
+            Ok(Some(permit)) => self.admit(permit),
+        }
+    }
+
+    /// Lets what a composite held go to the line.
+    pub(super) fn release(&mut self, batch: BatchId) {
+        for permit in self.hold.release(batch) {
+            self.admit(permit);
+        }
+    }
+
+    fn admit(&mut self, permit: Permit) {
+        let call = permit.id();
         match self.board.admit(permit) {
             Err(refusal) => self.end_unstarted(refusal),
             Ok(ticket) => {
@@ -223,7 +279,8 @@ impl Mediator {
 
     /// What was wished for before an emergency, and touches the same things, must not come after it.
     fn supersede(&mut self, protective: &crate::surface::nature::Nature, by: CallId) {
-        for call in self.board.superseded_by(protective) {
+        let outside = self.hold.superseded_by(protective, by);
+        for call in self.board.superseded_by(protective).into_iter().chain(outside) {
             self.bar(call, &Why::Superseded { by });
         }
         let held: Vec<BatchId> = self.dockets.keys().copied().collect();
@@ -245,6 +302,8 @@ impl Mediator {
             intent.refuse(why.clone())
         } else if let Some(journaled) = self.journaled.remove(&call) {
             journaled.refuse(why.clone())
+        } else if let Some(permit) = self.hold.take(call) {
+            permit.refuse(why.clone())
         } else {
             return;
         };
@@ -264,7 +323,8 @@ impl Mediator {
             .iter()
             .map(|(call, ticket)| (*call, ticket.protective()))
             .chain(self.intents.iter().map(|(call, intent)| (*call, intent.protective())))
-            .chain(self.journaled.iter().map(|(call, journaled)| (*call, journaled.protective())));
+            .chain(self.journaled.iter().map(|(call, journaled)| (*call, journaled.protective())))
+            .chain(self.hold.of_batch(batch));
         let barred: Vec<CallId> = waiting
             .filter(|(call, protective)| call.batch == batch && !(*protective && spared == Spared::Protective))
             .map(|(call, _)| call)
@@ -301,15 +361,30 @@ impl Mediator {
         running.stop = Some(cause);
         self.record(Event::StopAsked { call });
         self.acts.push(Action::Stop { call });
+        self.cancel_family(call);
+    }
+
+    /// Nobody waits for what was wished for in the name of this call any more.
+    pub(super) fn cancel_family(&mut self, call: CallId) {
+        for batch in self.families.get(&call).cloned().unwrap_or_default() {
+            self.cancel(batch);
+        }
     }
 
     /// Settles a call that will not start, and lets those behind it step up.
     pub(super) fn end_unstarted(&mut self, refusal: crate::request::Refusal) {
         let call = refusal.request().call();
         self.journal.forget(call);
+        self.leave(call);
+        self.settle(closure::refuse(refusal));
+    }
+
+    /// A call has ended, or will not start: what waited for that may go on.
+    pub(super) fn leave(&mut self, call: CallId) {
         let freed = self.board.leave(call);
         self.freed.extend(freed);
-        self.settle(closure::refuse(refusal));
+        self.hold.ended(call);
+        self.release_later.insert(call.batch);
     }
 }
 

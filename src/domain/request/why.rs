@@ -93,6 +93,17 @@ pub enum Why {
         /// One sentence in English.
         reason: String,
     },
+    /// The gate said no, to one kind of wish too often: an agent's turn ends here, and a person is told.
+    DeniedRepeatedly {
+        /// How often.
+        times: u32,
+        /// The step that decided.
+        step: Step,
+        /// The rule that decided, as it was written.
+        rule: Option<String>,
+        /// One sentence in English.
+        reason: String,
+    },
     /// A person said no.
     DeniedByPerson {
         /// Who.
@@ -126,6 +137,11 @@ pub enum Why {
         /// How many may stay open.
         limit: usize,
     },
+    /// The call on whose behalf it was wished for does not run (any more), or may not make wishes.
+    ParentEnded {
+        /// The call.
+        parent: CallId,
+    },
     /// The run is not open, or its batch number was used before.
     NoSuchRun,
     /// The daemon ended before the call started.
@@ -143,6 +159,7 @@ impl Why {
             Why::NoSuchAction { .. } => "no_such_action",
             Why::Denied { .. } => "denied",
             Why::NobodyToAsk { .. } => "nobody_to_ask",
+            Why::DeniedRepeatedly { .. } => "denied_repeatedly",
             Why::DeniedByPerson { .. } => "denied_by_person",
             Why::AskTimedOut => "ask_timed_out",
             Why::PolicyChanged => "policy_changed",
@@ -152,6 +169,7 @@ impl Why {
             Why::Superseded { .. } => "superseded",
             Why::NoEvidence => "no_evidence",
             Why::UnresolvedLimit { .. } => "unresolved_limit",
+            Why::ParentEnded { .. } => "parent_ended",
             Why::NoSuchRun => "no_such_run",
             Why::Interrupted => "interrupted",
         }
@@ -161,7 +179,11 @@ impl Why {
     #[must_use]
     pub fn is_denial(&self) -> bool {
         match self {
-            Why::Denied { .. } | Why::NobodyToAsk { .. } | Why::DeniedByPerson { .. } | Why::AskTimedOut => true,
+            Why::Denied { .. }
+            | Why::NobodyToAsk { .. }
+            | Why::DeniedRepeatedly { .. }
+            | Why::DeniedByPerson { .. }
+            | Why::AskTimedOut => true,
             Why::NoSuchTool { .. }
             | Why::BadInput { .. }
             | Why::NoSuchDevice { .. }
@@ -173,6 +195,7 @@ impl Why {
             | Why::Superseded { .. }
             | Why::NoEvidence
             | Why::UnresolvedLimit { .. }
+            | Why::ParentEnded { .. }
             | Why::NoSuchRun
             | Why::Interrupted => false,
         }
@@ -201,6 +224,10 @@ impl Why {
             Why::NobodyToAsk { reason, rule, .. } => {
                 format!("it needs a person's word, and nobody can be asked: {reason}{}", by_rule(rule))
             }
+            Why::DeniedRepeatedly { times, step, rule, reason } => {
+                let rule = by_rule(rule);
+                format!("denied at {} for the {times}th time: {reason}{rule}; stop here and tell a person", step.word())
+            }
             Why::DeniedByPerson { by } => format!("{by} said no"),
             Why::AskTimedOut => "nobody answered in time".to_owned(),
             Why::PolicyChanged => "the policy of this run changed before the call started".to_owned(),
@@ -212,6 +239,7 @@ impl Why {
             Why::UnresolvedLimit { limit } => {
                 format!("{limit} effects have an unknown outcome; settle some of them first (ask list)")
             }
+            Why::ParentEnded { parent } => format!("call {parent}, for which this was wished, does not run any more"),
             Why::NoSuchRun => "the run is not open".to_owned(),
             Why::Interrupted => "the daemon ended before the call started".to_owned(),
         }
@@ -231,6 +259,10 @@ impl Why {
                 format!("在 {} 步骤被拒绝：{reason}{}", step.word(), by_rule(rule))
             }
             Why::NobodyToAsk { reason, rule, .. } => format!("需要有人确认，但无人可问：{reason}{}", by_rule(rule)),
+            Why::DeniedRepeatedly { times, step, rule, reason } => {
+                let rule = by_rule(rule);
+                format!("在 {} 步骤已第 {times} 次被拒绝：{reason}{rule}；请停止并告知人员", step.word())
+            }
             Why::DeniedByPerson { by } => format!("{by} 已拒绝"),
             Why::AskTimedOut => "在规定时间内无人答复".to_owned(),
             Why::PolicyChanged => "调用开始前，本次运行的策略已改变".to_owned(),
@@ -240,6 +272,7 @@ impl Why {
             Why::Superseded { by } => format!("保护性动作 {by} 优先执行，本调用作废"),
             Why::NoEvidence => "证据日志无法写入，因此没有启动任何动作".to_owned(),
             Why::UnresolvedLimit { limit } => format!("已有 {limit} 个结果未知的动作，请先处理（ask list）"),
+            Why::ParentEnded { parent } => format!("发起本调用的调用 {parent} 已不在运行"),
             Why::NoSuchRun => "该运行未打开".to_owned(),
             Why::Interrupted => "守护进程在调用开始前结束".to_owned(),
         }

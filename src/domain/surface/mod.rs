@@ -5,17 +5,19 @@
 
 pub mod contract;
 pub mod device;
+pub mod narrow;
 pub mod nature;
 pub mod shell;
 pub mod tool;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::id::{CallId, ToolName};
 use crate::request::why::Why;
 use crate::request::{Refusal, Request};
 
+use narrow::Narrowing;
 use nature::Nature;
 use tool::Tool;
 
@@ -43,16 +45,11 @@ impl Surface {
         self.tools.get(name)
     }
 
-    /// What is left for a child: `allow` missing means all of it; `deny` takes away afterwards.
+    /// What is left for a child.
     #[must_use]
-    pub fn narrowed(&self, allow: Option<&BTreeSet<ToolName>>, deny: &BTreeSet<ToolName>) -> Surface {
-        let tools = self
-            .tools
-            .iter()
-            .filter(|(name, _)| allow.is_none_or(|allow| allow.contains(*name)) && !deny.contains(*name))
-            .map(|(name, tool)| (name.clone(), Arc::clone(tool)))
-            .collect();
-        Surface { tools: Arc::new(tools) }
+    pub fn narrowed(&self, narrowing: &Narrowing) -> Surface {
+        let kept = self.tools.iter().filter(|(_, tool)| narrowing.keeps(tool));
+        Surface { tools: Arc::new(kept.map(|(name, tool)| (name.clone(), Arc::clone(tool))).collect()) }
     }
 
     /// Finds the tool, checks the input, and says what the call is by nature.

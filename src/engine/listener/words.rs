@@ -221,7 +221,7 @@ pub(super) fn not_taken(error: &NotTaken) -> Text {
     match error {
         NotTaken::Busy => BUSY.clone(),
         NotTaken::Stopping => STOPPING.clone(),
-        NotTaken::Input(_) | NotTaken::Batch(_) => {
+        NotTaken::Input(_) | NotTaken::Batch(_) | NotTaken::NoParent(_) => {
             made(format!("nothing was done: {error}"), format!("未执行：{error}"))
         }
     }
