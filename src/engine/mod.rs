@@ -3,8 +3,11 @@
 pub mod agent;
 pub mod ground;
 pub mod handle;
+pub mod inference;
 pub mod journal;
 pub mod keeper;
+pub mod learner;
+pub mod librarian;
 pub mod listener;
 pub mod log;
 pub mod mediator;
