@@ -3,7 +3,6 @@ mod agents;
 mod answers;
 mod commands;
 mod crash;
-mod learning;
 mod ground;
 mod interlocks;
 mod learning;
