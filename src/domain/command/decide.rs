@@ -126,12 +126,18 @@ fn is_core(step: &Step) -> bool {
 
 /// How much better than the next command a reading must be.
 fn margin(best: &Reading, risk: Risk, limits: &Thresholds) -> f32 {
-    match risk {
+    let margin = match risk {
         Risk::Dangerous => limits.margin_dangerous,
         Risk::Operate if !best.exact => limits.margin_heard,
         Risk::Operate | Risk::Read => limits.margin,
-    }
+    };
+    // Nothing of it was written as anybody would write it: what is nearest by sound must be so by far.
+    let all_by_sound = !best.path.iter().any(|step| step.exact && is_core(step));
+    if all_by_sound { margin.max(MARGIN_BY_SOUND) } else { margin }
 }
+
+/// How much better than the next a reading must be of which every word was misheard (冷气停机 and 冷机停机).
+const MARGIN_BY_SOUND: f32 = 10.0;
 
 fn sure(cost: f32) -> f32 {
     (1.0 - cost / 100.0).clamp(0.0, 1.0)
