@@ -78,9 +78,13 @@ pub enum Verb {
     /// Supervises the threads of a process that knows nothing of us; needs no daemon.
     #[command(after_help = "Example:\n  interlock watch -- python3 worker.py")]
     Watch(WatchArgs),
-    /// MCP over standard input and output, joined to the daemon.
-    #[command(after_help = "Example (in an MCP client's configuration):\n  command = \"interlock\", args = [\"mcp\"]")]
-    Mcp,
+    /// MCP over standard input and output, joined to the daemon; and the MCP servers behind it.
+    #[command(
+        after_help = "Example (in an MCP client's configuration):\n  command = \"interlock\", args = [\"mcp\"]\n\n\
+                            Example (which servers there are, and which of their tools wait for approval):\n  \
+                            interlock mcp list"
+    )]
+    Mcp(McpArgs),
     /// Measured figures of this machine; needs no daemon.
     #[command(after_help = "Example:\n  interlock bench match --json")]
     Bench(BenchArgs),
@@ -99,6 +103,33 @@ pub enum Verb {
     /// The manual page on standard output.
     #[command(after_help = "Example:\n  interlock man > /usr/share/man/man1/interlock.1")]
     Man,
+}
+
+/// `mcp`.
+#[derive(Debug, Args)]
+pub struct McpArgs {
+    /// Nothing for MCP over standard input and output.
+    #[command(subcommand)]
+    pub verb: Option<McpVerb>,
+}
+
+/// What can be done with the MCP servers behind the daemon.
+#[derive(Debug, Subcommand)]
+pub enum McpVerb {
+    /// The servers, and the tools that are not simply there.
+    #[command(after_help = "Example:\n  interlock mcp list --json")]
+    List(JsonArg),
+    /// Lets a tool whose definition has changed be used as it is defined now.
+    #[command(after_help = "Example:\n  interlock mcp approve git git_log")]
+    Approve {
+        /// The server.
+        server: String,
+        /// The server's own name for the tool; all of its changed tools if not given.
+        tool: Option<String>,
+        /// One JSON object.
+        #[arg(long)]
+        json: bool,
+    },
 }
 
 /// `--json`.

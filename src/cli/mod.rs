@@ -80,7 +80,10 @@ fn verb(cli: &Cli, out: &Out) -> Result<ExitCode, CliError> {
         Verb::Policy(verb) => policy::policy(verb),
         Verb::Trace(args) => trace::trace(args, out),
         Verb::Effects(verb) => effects::effects(verb),
-        Verb::Mcp => mcp::bridge(client()?),
+        Verb::Mcp(args) => match &args.verb {
+            None => mcp::bridge(client()?),
+            Some(verb) => mcp::servers(verb, client()?, &out),
+        },
         Verb::Bench(args) => bench::bench(args, out),
         Verb::Doctor(args) => doctor::doctor(args, cli.socket.as_deref(), out),
         Verb::Completions { shell } => generate::print_completions(*shell, out),

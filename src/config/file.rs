@@ -1,6 +1,5 @@
 //! The file as it is written: names and types only. What the values mean is checked in the module above.
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use serde::Deserialize;
@@ -13,7 +12,7 @@ use toml::Spanned;
 pub(super) struct File {
     pub(super) version: Spanned<u32>,
     #[serde(default)]
-    pub(super) mcp: Mcp,
+    pub(super) mcp: super::mcp::Written,
     #[serde(default)]
     pub(super) ask: Ask,
     #[serde(default)]
@@ -34,16 +33,12 @@ pub(super) struct File {
     pub(super) _bus: Option<IgnoredAny>,
     #[serde(default, rename = "device")]
     pub(super) _device: Option<IgnoredAny>,
+    /// Read by `config::contract`.
+    #[serde(default, rename = "contract")]
+    pub(super) _contract: Option<IgnoredAny>,
     /// Read by `config::interlock`.
     #[serde(default, rename = "interlock")]
     pub(super) _interlock: Option<IgnoredAny>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub(super) struct Mcp {
-    pub(super) listen: Option<Spanned<SocketAddr>>,
-    pub(super) enabled: Option<bool>,
 }
 
 #[derive(Debug, Default, Deserialize)]

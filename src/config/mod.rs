@@ -5,14 +5,15 @@
 
 pub mod agent;
 pub mod commands;
+pub mod contract;
 pub mod device;
 mod error;
 mod file;
 pub mod interlock;
 pub mod lexicon;
+pub mod mcp;
 pub mod policy;
 
-use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,6 +22,7 @@ use interlock_domain::device::table::Devices;
 use interlock_domain::gate::breaker::{Breaker, Trips};
 use interlock_domain::gate::policy::{ASK_PATIENCE, Mode, RuleOrder};
 use interlock_domain::gate::rule::{Authority, Rules, Verb};
+use interlock_domain::surface::promise::Promise;
 use toml::Spanned;
 
 pub use error::ConfigError;
@@ -63,8 +65,10 @@ pub struct Config {
     pub devices: Arc<Devices>,
     /// The process interlocks of the file. With devices, they stand before them already.
     pub interlocks: Vec<interlock::Written>,
-    /// Where MCP listens over HTTP; `None` when it is off.
-    pub mcp_listen: Option<SocketAddr>,
+    /// What is promised about calls of tools.
+    pub contracts: Vec<Promise>,
+    /// Agents, and the MCP servers behind us.
+    pub mcp: mcp::McpSettings,
     /// How long a `permit` or `confirm` question waits.
     pub ask_patience: Duration,
     /// Protective actions are asked about like any other.
@@ -196,10 +200,8 @@ pub fn check(path: &Path, text: &str) -> Result<Config, ConfigError> {
         file: Some(path.to_owned()),
         devices: Arc::new(devices),
         interlocks,
-        mcp_listen: mcp_listen(&file.mcp).map_err(|span| {
-            wrong(span, "MCP listens on loopback only; an address that others can reach needs TLS".to_owned())
-                .hint("127.0.0.1:PORT, or [::1]:PORT")
-        })?,
+        contracts: contract::parse(text, path)?,
+        mcp: mcp::check(path, text, &file.mcp)?,
         ask_patience,
         confirm_protective: file.safety.confirm_protective.unwrap_or(false),
         mode,
@@ -222,16 +224,6 @@ pub fn check(path: &Path, text: &str) -> Result<Config, ConfigError> {
         http_link_local: file.http.link_local.unwrap_or(false),
         agent: agent::parse(text, path)?,
     })
-}
-
-fn mcp_listen(mcp: &file::Mcp) -> Result<Option<SocketAddr>, std::ops::Range<usize>> {
-    let ephemeral = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-    match (mcp.enabled.unwrap_or(true), &mcp.listen) {
-        (false, _) => Ok(None),
-        (true, None) => Ok(Some(ephemeral)),
-        (true, Some(address)) if address.get_ref().ip().is_loopback() => Ok(Some(*address.get_ref())),
-        (true, Some(address)) => Err(address.span()),
-    }
 }
 
 /// The rules of the file itself, then those of its policy files: later ones are newer.

@@ -4,6 +4,7 @@ mod commands;
 mod crash;
 mod interlocks;
 mod manners;
+mod proxy;
 mod voice;
 
 use std::io::{BufRead, BufReader, Write};
