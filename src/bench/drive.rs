@@ -178,7 +178,7 @@ impl Driver {
                         tracing::debug!(%call, known = task.is_some(), "asked to stop");
                     }
                     Action::Reply { replies: ours, .. } => *replies = Some(ours),
-                    Action::Ask(_) | Action::Withdraw { .. } => {}
+                    Action::Ask(_) | Action::Withdraw { .. } | Action::Look { .. } => {}
                 }
             }
             match (recorded, &self.log) {

@@ -251,7 +251,7 @@ impl Load {
         ];
         let wish = |input: Value| {
             let (tool, args) = (ToolName::new("load")?, Args::new(input)?);
-            Made::Ok(Wish { tool, args, parent: None, facts: Arc::default(), protective: false })
+            Made::Ok(Wish { tool, args, parent: None, facts: Arc::default(), protective: false, again: None })
         };
         inputs.into_iter().map(wish).collect()
     }

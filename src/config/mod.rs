@@ -8,6 +8,7 @@ pub mod commands;
 pub mod contract;
 pub mod device;
 mod error;
+pub mod extend;
 mod file;
 pub mod interlock;
 pub mod lexicon;
@@ -97,6 +98,8 @@ pub struct Config {
     pub http_link_local: bool,
     /// The language model; `None` when there is none.
     pub agent: Option<agent::Agent>,
+    /// Aliases, skills, plugins and checks.
+    pub extensions: extend::Extensions,
 }
 
 /// Reads and checks a file; without one, gives the embedded default.
@@ -196,12 +199,21 @@ pub fn check(path: &Path, text: &str) -> Result<Config, ConfigError> {
         }
         work_dirs.push(dir.get_ref().clone());
     }
+    let extensions = extend::read(path, text)?;
+    let mut mcp = mcp::check(path, text, &file.mcp)?;
+    for server in &extensions.servers {
+        if mcp.servers.iter().any(|known| known.name == server.name || known.prefix == server.prefix) {
+            let fact = format!("there are two MCP servers of the name {:?}, one of them a plugin's", server.name);
+            return Err(ConfigError::of_file(path, fact));
+        }
+        mcp.servers.push(server.clone());
+    }
     Ok(Config {
         file: Some(path.to_owned()),
         devices: Arc::new(devices),
         interlocks,
         contracts: contract::parse(text, path)?,
-        mcp: mcp::check(path, text, &file.mcp)?,
+        mcp,
         ask_patience,
         confirm_protective: file.safety.confirm_protective.unwrap_or(false),
         mode,
@@ -223,6 +235,7 @@ pub fn check(path: &Path, text: &str) -> Result<Config, ConfigError> {
         command_files: file.commands.files.iter().map(|file| directory.join(file.get_ref())).collect(),
         http_link_local: file.http.link_local.unwrap_or(false),
         agent: agent::parse(text, path)?,
+        extensions,
     })
 }
 
