@@ -5,7 +5,9 @@
 mod effects;
 mod evidence;
 mod liveness;
+mod mediation;
 mod power;
+mod routes;
 
 /// Whether the experiment of this name was asked for.
 fn asked(name: &str) -> bool {
