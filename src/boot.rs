@@ -6,6 +6,7 @@
 mod agent;
 mod commands;
 mod mcp;
+mod own;
 mod reload;
 mod surface;
 
@@ -26,9 +27,10 @@ use tokio::sync::{mpsc, watch};
 
 use crate::agents::bridge::{bridge, watch_workers};
 use crate::agents::core::Core;
-use crate::config::{self, Config, ConfigError, Tier};
+use crate::config::{self, Config, ConfigError, EvidenceHash, Tier};
 use crate::control::{self, Context};
 use crate::engine::agent::Handle as Models;
+use crate::engine::ground::Ground;
 use crate::engine::handle::Mediator;
 use crate::engine::keeper;
 use crate::engine::listener::Listener;
@@ -41,6 +43,7 @@ use crate::engine::supervisor::{self, Supervisor, Vital, Watchdog};
 use crate::engine::tasks::{self, Tasks};
 use crate::plant;
 use crate::record::event::trace;
+use crate::store::chain::Algorithm;
 use crate::store::error::StoreError;
 use crate::store::state::State;
 use crate::store::state::mcp::KeptTask;
@@ -56,9 +59,6 @@ const RUNTIME_THREADS: usize = 2;
 
 /// Threads for file work and DNS; a flood of reads waits instead of making threads.
 const BLOCKING_THREADS: usize = 16;
-
-/// Task numbers set aside at each start. A task number is never used again, also not after a crash.
-const TASKS_ASIDE: u64 = 16;
 
 /// Where the daemon's things are.
 #[derive(Debug, Clone)]
@@ -101,6 +101,9 @@ pub enum BootError {
     /// The environment that the service manager gave is wrong.
     #[error("{0}")]
     Environment(String),
+    /// The ladder reached its last rung: systemd starts the daemon anew.
+    #[error("{0}")]
+    Escalated(String),
     /// Anything else.
     #[error("{0:#}")]
     Other(#[from] anyhow::Error),
@@ -141,22 +144,32 @@ pub fn run(places: Places) -> Result<(), BootError> {
     )
     .map_err(environment)?;
 
+    let starting = own::Starting::begin(notifier.another().map_err(environment)?)
+        .map_err(|error| BootError::Other(error.into()))?;
     let opened = Store::open(&store::Settings {
         state: places.state.clone(),
         boot_id: machine::boot_id().unwrap_or_else(|| "unknown".to_owned()),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         clock: crate::engine::stamp::now,
-        limits: store::Limits::default(),
+        limits: store::Limits { log_len_max: config.evidence_quota, ..store::Limits::default() },
+        algorithm: match config.evidence_hash {
+            EvidenceHash::Sha256 => Algorithm::Sha256,
+            EvidenceHash::Sm3 => Algorithm::Sm3,
+        },
     })?;
-    let mut state = State::open(&places.state)?;
-    let numbers = Numbers {
-        batch: BatchId(state.set_aside("batch", u64::from(u32::MAX))?),
-        question: QuestionId(state.set_aside("question", 16)?),
-        task: TaskId(state.set_aside("task", TASKS_ASIDE)?),
+    let begin = |state: &mut State| {
+        Ok(Numbers {
+            batch: BatchId(state.set_aside("batch", u64::from(u32::MAX))?),
+            question: QuestionId(state.set_aside("question", 16)?),
+            task: TaskId(state.set_aside("task", tasks::ASIDE)?),
+        })
     };
+    let (state, numbers, not_kept) = State::open_or_remember(&places.state, clock::wall(), begin)?;
     let remembered = Remembered { approved: state.approved_tools()?, tasks: state.kept_tasks()? };
     let (keeper, keeper_thread) = keeper::start(state).map_err(|error| BootError::Other(error.into()))?;
     let writer = opened.store.writer();
+    own::note_previous(&writer, opened.previous_ended, opened.previous_head);
+    own::forget_ground_alarms(&keeper);
 
     // Before the runtime: a wedged runtime must not stop the supervisor.
     let (offer, notices) = tasks::channel();
@@ -169,6 +182,7 @@ pub fn run(places: Places) -> Result<(), BootError> {
             vital: Some(Vital { name: "evidence", count: Box::new(move || turns.turns()) }),
         }),
     };
+    let (end_process, escalated) = own::end_process();
     let supervisor = Supervisor::start(
         supervisor::Settings {
             limits: Limits { scan: config.scan, tau: config.tau, ..Limits::default() },
@@ -182,6 +196,7 @@ pub fn run(places: Places) -> Result<(), BootError> {
             first_task: numbers.task,
             reap_orphans: true,
             watchdog,
+            end_process: Some(end_process),
             ..supervisor::Settings::default()
         },
         Box::new(move |notice| {
@@ -199,25 +214,49 @@ pub fn run(places: Places) -> Result<(), BootError> {
         .build()
         .map_err(|error| BootError::Other(error.into()))?;
     let mends = repair::mend(opened.open_calls.iter().filter_map(trace));
-    let (tasks, tasks_owner) = Tasks::new(supervisor.clone(), notices, writer.clone(), keeper.clone());
+    let (tasks, tasks_owner) = Tasks::new(supervisor.clone(), notices, writer.clone(), keeper.clone(), numbers.task);
+    let tasks_running = tasks_owner.start().map_err(|error| BootError::Other(error.into()))?;
+    let (status, said) = watch::channel("ready".to_owned());
+    let ground = Ground {
+        state: places.state.clone(),
+        writer: writer.clone(),
+        keeper: keeper.clone(),
+        notifier: notifier.another().map_err(environment)?,
+        status,
+        not_kept,
+        known: Default::default(),
+    };
+    own::start(&supervisor, runtime.handle(), config.tau, ground);
     let made = Made {
         places,
         config,
         commands,
         notifier,
         signals,
-        writer,
+        writer: writer.clone(),
         keeper,
         tasks,
-        tasks_owner,
         numbers,
         mends,
         remembered,
+        starting,
+        said,
+        escalated,
     };
     let served = runtime.block_on(serve(made));
     // Nothing that still blocks may hold the end up: its call is written down as unknown already.
     runtime.shutdown_timeout(Duration::from_secs(1));
     supervisor.end();
+    // What the supervisor said last is in the log before its last row.
+    if tasks_running.join().is_err() {
+        tracing::error!("the owner of the tasks panicked");
+    }
+    let why = match &served {
+        Ok(()) => "asked to".to_owned(),
+        Err(error) => error.to_string(),
+    };
+    own::note_end(&writer, &why);
+    drop(writer);
     let ended = opened.store.close();
     if ended.unwritten > 0 || ended.panicked {
         tracing::error!(unwritten = ended.unwritten, panicked = ended.panicked, "the evidence log did not close whole");
@@ -243,10 +282,14 @@ struct Made {
     writer: store::queue::Writer,
     keeper: keeper::Keeper,
     tasks: Tasks,
-    tasks_owner: tasks::Owner,
     numbers: Numbers,
     mends: Vec<repair::Mend>,
     remembered: Remembered,
+    starting: own::Starting,
+    /// What the status line says.
+    said: watch::Receiver<String>,
+    /// Why the ladder wants the process to end.
+    escalated: mpsc::Receiver<String>,
 }
 
 /// What `state.db` has of MCP's last life.
@@ -265,12 +308,13 @@ async fn serve(made: Made) -> Result<(), BootError> {
         writer,
         keeper,
         tasks,
-        tasks_owner,
         numbers,
         mends,
         remembered,
+        starting,
+        said,
+        mut escalated,
     } = made;
-    let tasks_running = tokio::spawn(tasks_owner.run());
     let plant = if config.devices.is_empty() { Some(start_plant().await?) } else { None };
     let devices = match &plant {
         None => Arc::clone(&config.devices),
@@ -334,7 +378,7 @@ async fn serve(made: Made) -> Result<(), BootError> {
     );
     let servers_running = tokio::spawn(servers_owner.run());
     servers.configure(base, Arc::clone(&config.rules), settings).await;
-    let (listener, ears) = Listener::new(commands.ears(Arc::clone(&devices)), mediator.clone(), writer);
+    let (listener, ears) = Listener::new(commands.ears(Arc::clone(&devices)), mediator.clone(), writer.clone());
     let listener_running = tokio::spawn(ears.run());
     let (profiles_sender, profiles) = watch::channel(Arc::new(mcp::profiles(&config.mcp)));
     let (engine, bridge) = bridge(mediator.clone(), tasks.clone(), servers.clone(), profiles);
@@ -373,6 +417,7 @@ async fn serve(made: Made) -> Result<(), BootError> {
         places: places.clone(),
         config,
         listener,
+        writer,
         mediator: mediator.clone(),
         servers: servers.clone(),
         surface_sender,
@@ -383,7 +428,8 @@ async fn serve(made: Made) -> Result<(), BootError> {
         plant: plant.as_ref().map(|plant| plant.devices.clone()),
     };
 
-    notifier.ready("ready");
+    drop(starting);
+    notifier.ready(&said.borrow());
     tracing::info!(
         socket = %places.socket.display(),
         mcp = mcp_url(&core, mcp_address).as_deref().unwrap_or("off"),
@@ -392,25 +438,28 @@ async fn serve(made: Made) -> Result<(), BootError> {
     );
     let mut signals = carry_signals(signals)?;
     let mut aside = numbers.question.0 + 16;
+    let mut ended = Ok(());
     loop {
         tokio::select! {
             signal = signals.recv() => match signal {
                 Some(Signal::End) => break,
                 Some(Signal::Reload) => {
                     notifier.reloading(clock::now());
-                    match reloader.reload().await {
-                        Ok(said) => tracing::info!("{said}"),
-                        Err(error) => tracing::error!(kind = "CONFIG_REJECTED", "{}", error.message),
-                    }
-                    notifier.ready("ready");
+                    let reloaded = reloader.reload().await;
+                    reload::tell(&notifier, &reloaded, &said.borrow());
                 }
                 // The thread is gone: the service manager has stronger means.
                 None => std::future::pending().await,
             },
             Some(back) = reloads.recv() => {
                 notifier.reloading(clock::now());
-                let _ = back.send(reloader.reload().await);
-                notifier.ready("ready");
+                let reloaded = reloader.reload().await;
+                reload::tell(&notifier, &reloaded, &said.borrow());
+                let _ = back.send(reloaded);
+            }
+            Some(why) = escalated.recv() => {
+                ended = Err(BootError::Escalated(why));
+                break;
             }
             Ok(()) = asked.changed() => {
                 // Numbers are set aside ahead of use, so that none is used twice after a crash.
@@ -440,9 +489,8 @@ async fn serve(made: Made) -> Result<(), BootError> {
     servers_running.abort();
     workers_running.abort();
     resolver_running.abort();
-    tasks_running.abort();
     let _ = std::fs::remove_file(&places.socket);
-    Ok(())
+    ended
 }
 
 /// Where agents reach us.

@@ -121,6 +121,7 @@ fn table(devices: &Devices) -> DeviceTable {
             kind: device.kind.clone(),
             zone: device.zone.clone(),
             bus: device.bus.clone(),
+            ranges: device.points.iter().filter_map(|(name, point)| Some((name.clone(), point.range?))).collect(),
             actions,
             contracts: contracts(devices, device),
         };
@@ -133,6 +134,7 @@ fn table(devices: &Devices) -> DeviceTable {
             kind: String::new(),
             zone: None,
             bus: EVERY.to_owned(),
+            ranges: BTreeMap::new(),
             actions: BTreeMap::from([("list".to_owned(), list)]),
             contracts: BTreeMap::new(),
         },

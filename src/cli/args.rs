@@ -287,6 +287,12 @@ pub enum TaskVerb {
         /// The task, t1, t2, …
         task: String,
     },
+    /// Starts a task again that was held after too many restarts.
+    #[command(after_help = "Example:\n  interlock task restart t1")]
+    Restart {
+        /// The task, t1, t2, …
+        task: String,
+    },
     /// Takes an ended task off the list.
     #[command(after_help = "Example:\n  interlock task clean t1")]
     Clean {

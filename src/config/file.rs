@@ -22,6 +22,8 @@ pub(super) struct File {
     #[serde(default)]
     pub(super) liveness: Liveness,
     #[serde(default)]
+    pub(super) evidence: Evidence,
+    #[serde(default)]
     pub(super) commands: Commands,
     #[serde(default)]
     pub(super) http: Http,
@@ -87,6 +89,13 @@ pub(super) struct Liveness {
     pub(super) scan: Option<Spanned<f64>>,
     pub(super) tau: Option<Spanned<f64>>,
     pub(super) tier: Option<Spanned<String>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Evidence {
+    pub(super) quota_mib: Option<Spanned<u64>>,
+    pub(super) hash: Option<Spanned<String>>,
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -41,6 +41,20 @@ const ASK_SECONDS: std::ops::RangeInclusive<u64> = 5..=8 * 3600;
 const SCAN_SECONDS: std::ops::RangeInclusive<f64> = 0.05..=60.0;
 const TAU_SECONDS: std::ops::RangeInclusive<f64> = 0.2..=3600.0;
 
+/// The bounds of `[evidence] quota-mib`: below, a shift may not fit; above, a start would take longer than it should.
+const QUOTA_MIB: std::ops::RangeInclusive<u64> = 128..=65_536;
+const QUOTA_MIB_USUAL: u64 = 512;
+
+/// The hash of a log that begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum EvidenceHash {
+    /// SHA-256.
+    #[default]
+    Sha256,
+    /// SM3.
+    Sm3,
+}
+
 /// How deaths are noticed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Tier {
@@ -92,6 +106,10 @@ pub struct Config {
     pub tau: Duration,
     /// How deaths are noticed.
     pub tier: Tier,
+    /// The most bytes that the evidence log keeps.
+    pub evidence_quota: u64,
+    /// The hash of an evidence log that begins.
+    pub evidence_hash: EvidenceHash,
     /// The command files; none means the shipped ones.
     pub command_files: Vec<PathBuf>,
     /// The `http` tool may reach link-local addresses.
@@ -190,6 +208,20 @@ pub fn check(path: &Path, text: &str) -> Result<Config, ConfigError> {
     .map_err(|span| {
         wrong(span, "there is no such tier".to_owned()).hint("one of auto, pidfd, tryjoin, sentinel, proc")
     })?;
+    let quota_mib = match &file.evidence.quota_mib {
+        None => QUOTA_MIB_USUAL,
+        Some(mib) if QUOTA_MIB.contains(mib.get_ref()) => *mib.get_ref(),
+        Some(mib) => {
+            let (least, most) = (QUOTA_MIB.start(), QUOTA_MIB.end());
+            return Err(wrong(mib.span(), format!("{} is outside {least} to {most} MiB", mib.get_ref())));
+        }
+    };
+    let evidence_hash = word(file.evidence.hash.as_ref(), EvidenceHash::Sha256, |word| match word {
+        "sha256" => Some(EvidenceHash::Sha256),
+        "sm3" => Some(EvidenceHash::Sm3),
+        _ => None,
+    })
+    .map_err(|span| wrong(span, "there is no such hash".to_owned()).hint("sha256 or sm3; a log keeps its own"))?;
     let rules = rules(path, text, &file.policy)?;
     let directory = path.parent().unwrap_or(Path::new("."));
     let mut work_dirs = Vec::new();
@@ -232,6 +264,8 @@ pub fn check(path: &Path, text: &str) -> Result<Config, ConfigError> {
         scan: seconds(file.liveness.scan.as_ref(), 1.0, &SCAN_SECONDS).map_err(|(span, fact)| wrong(span, fact))?,
         tau: seconds(file.liveness.tau.as_ref(), 15.0, &TAU_SECONDS).map_err(|(span, fact)| wrong(span, fact))?,
         tier,
+        evidence_quota: quota_mib << 20,
+        evidence_hash,
         command_files: file.commands.files.iter().map(|file| directory.join(file.get_ref())).collect(),
         http_link_local: file.http.link_local.unwrap_or(false),
         agent: agent::parse(text, path)?,

@@ -100,6 +100,7 @@ pub(super) async fn carry_out(
         "task.stop" => task_act(context, &args, TaskAct::Stop).await,
         "task.pause" => task_act(context, &args, TaskAct::Pause).await,
         "task.resume" => task_act(context, &args, TaskAct::Resume).await,
+        "task.restart" => task_act(context, &args, TaskAct::Restart).await,
         "task.clean" => task_act(context, &args, TaskAct::Clean).await,
         "ask.allow" => answer(context, user, &args, Answer::Allow).await,
         "ask.deny" => answer(context, user, &args, Answer::Deny).await,
@@ -333,6 +334,7 @@ enum TaskAct {
     Stop,
     Pause,
     Resume,
+    Restart,
     Clean,
 }
 
@@ -343,6 +345,7 @@ async fn task_act(context: &Context, args: &Args<'_>, act: TaskAct) -> Answer1 {
         TaskAct::Stop => (supervisor.stop(task).await, "was asked to stop", "已请求停止"),
         TaskAct::Pause => (supervisor.pause(task).await, "rests", "已暂停"),
         TaskAct::Resume => (supervisor.resume(task).await, "goes on", "已继续"),
+        TaskAct::Restart => (supervisor.restart(task).await, "begins again", "将重新开始"),
         TaskAct::Clean => (supervisor.clean(task).await.map(|cleaned| cleaned.map(|_| ())), "was cleaned", "已清理"),
     };
     match done {

@@ -248,8 +248,8 @@ mod tests {
         }
         let whole = arguments.is_whole();
         let got = arguments.read().map(Value::Object);
-        match want {
-            Ok(want) => assert_eq!(got, Ok(want), "{pieces:?}"),
+        match &want {
+            Ok(want) => assert_eq!(got.as_ref(), Ok(want), "{pieces:?}"),
             Err(part) => assert!(got.as_ref().is_err_and(|why| why.contains(part)), "{pieces:?}: {got:?}"),
         }
         if whole {

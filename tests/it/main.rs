@@ -11,6 +11,7 @@ use std::io::Write as _;
 use std::path::PathBuf;
 
 mod causes;
+mod clocks;
 mod daemon;
 mod effects;
 mod evidence;
