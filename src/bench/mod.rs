@@ -6,6 +6,7 @@ pub mod evidence;
 pub mod gate;
 pub mod liveness;
 pub mod match_bench;
+pub mod normalize;
 pub mod schedule;
 pub mod startup;
 
