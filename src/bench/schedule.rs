@@ -24,6 +24,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
 use super::drive::{Driver, Work};
+use crate::store::chain::Algorithm;
 use crate::store::{Limits, Settings, Store};
 use crate::sys::machine;
 
@@ -191,6 +192,7 @@ fn open(place: &Path) -> Made<Store> {
         boot_id: machine::boot_id().unwrap_or_else(|| "unknown".to_owned()),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         clock: super::stamp,
+        algorithm: Algorithm::default(),
         limits: Limits::default(),
     };
     Ok(Store::open(&settings)?.store)

@@ -175,7 +175,8 @@ fn fault_matrix() {
         // Cancelled while the first one runs: the barrier behind it never starts.
         let mut cancelled = false;
         let wishes = vec![wish("hangs", json!({})), wish("alone", json!({}))];
-        let went = driver().batch_with(wishes, |events| {
+        let mut cancelling = driver();
+        let went = cancelling.batch_with(wishes, |events| {
             let starts = !cancelled && events.iter().any(|(_, word)| *word == "started");
             cancelled |= starts;
             starts.then_some(Input::Cancel { batch: BatchId(1) })
