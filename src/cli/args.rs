@@ -771,6 +771,8 @@ pub enum BenchName {
     Evidence,
     /// Decisions.
     Gate,
+    /// The order of calls: declared classes against all alone.
+    Schedule,
     /// Understanding.
     Match,
     /// From exec to ready.

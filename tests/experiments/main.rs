@@ -6,8 +6,10 @@ mod effects;
 mod evidence;
 mod learning;
 mod liveness;
+mod mediation;
 mod power;
 mod understanding;
+mod routes;
 
 /// Whether the experiment of this name was asked for.
 fn asked(name: &str) -> bool {
