@@ -30,10 +30,11 @@
 //! # The rooms, in reading order
 //!
 //! - [`interlock_domain`]: the chain `request, surface, gate, schedule, effect, closure, event, repair, mediator`, each
-//!   naming only what stands before it; `device` (points, codec, plans), `command` (understanding), `liveness`.
+//!   naming only what stands before it; `device` (points, codec, plans), `command` (understanding), `liveness`; `agent`
+//!   (the loop of a language model), `context` (what keeps its history within a window).
 //! - [`boot`]: the only place that constructs everything, and the only start and stop order.
 //! - [`engine`]: `mediator` carries the machine's actions out, `listener` owns the active commands and the short
-//!   dialogues, `supervisor` watches our threads, `tasks` turns its notices into evidence and alarms, `own` runs the
+//!   dialogues, `agent` drives the runs of a language model, `supervisor` watches our threads, `tasks` turns its notices into evidence and alarms, `own` runs the
 //!   tools that act on the daemon itself, `keeper` owns `state.db`, `watch` supervises what is not ours.
 //! - [`store`]: the evidence log (one writer, group commit, hash chain, signed head), its readers, and the state.
 //! - [`record`]: the one written form of an event: disk, command line and MCP share it.
