@@ -5,23 +5,27 @@
 
 mod agent;
 mod commands;
+mod mcp;
 mod reload;
 mod surface;
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use interlock_domain::device::table::Devices;
 use interlock_domain::id::{BatchId, QuestionId, TaskId};
 use interlock_domain::liveness::judge::Limits;
 use interlock_domain::repair;
+use interlock_domain::surface::Surface;
 use serde_json::{Value, json};
 use thiserror::Error;
 use tokio::sync::{mpsc, watch};
 
 use crate::agents::bridge::{bridge, watch_workers};
-use crate::agents::core::{Core, Settings as McpSettings};
+use crate::agents::core::Core;
 use crate::config::{self, Config, ConfigError, Tier};
 use crate::control::{self, Context};
 use crate::engine::agent::Handle as Models;
@@ -31,12 +35,15 @@ use crate::engine::listener::Listener;
 use crate::engine::log::Log;
 use crate::engine::mediator::{Owner, Parts};
 use crate::engine::own::Own;
+use crate::engine::resolver;
+use crate::engine::servers;
 use crate::engine::supervisor::{self, Supervisor, Vital, Watchdog};
 use crate::engine::tasks::{self, Tasks};
 use crate::plant;
 use crate::record::event::trace;
 use crate::store::error::StoreError;
 use crate::store::state::State;
+use crate::store::state::mcp::KeptTask;
 use crate::store::{self, Store};
 use crate::sys::notify::{self, Notifier};
 use crate::sys::signal::{Signal, Signals};
@@ -99,16 +106,16 @@ pub enum BootError {
     Other(#[from] anyhow::Error),
 }
 
-/// How many devices a configuration gives, and whether they are those of the embedded plant.
+/// The devices that a configuration gives, and whether they are those of the embedded plant.
 ///
 /// # Errors
-/// When the embedded plant is wrong.
-pub fn devices(config: &Config) -> Result<(usize, bool), ConfigError> {
+/// When the embedded plant is wrong, or an interlock of the configuration does not fit it.
+pub fn devices(config: &Config) -> Result<(Arc<Devices>, bool), ConfigError> {
     if !config.devices.is_empty() {
-        return Ok((config.devices.len(), false));
+        return Ok((Arc::clone(&config.devices), false));
     }
     let (_, devices) = plant::model::Model::parse(plant::BUILT_IN, Path::new(plant::BUILT_IN_NAME))?;
-    Ok((devices.len(), true))
+    Ok((Arc::new(config::interlock::bind(devices, &config.interlocks)?), true))
 }
 
 /// Runs the daemon until it is told to stop.
@@ -147,6 +154,7 @@ pub fn run(places: Places) -> Result<(), BootError> {
         question: QuestionId(state.set_aside("question", 16)?),
         task: TaskId(state.set_aside("task", TASKS_ASIDE)?),
     };
+    let remembered = Remembered { approved: state.approved_tools()?, tasks: state.kept_tasks()? };
     let (keeper, keeper_thread) = keeper::start(state).map_err(|error| BootError::Other(error.into()))?;
     let writer = opened.store.writer();
 
@@ -192,7 +200,20 @@ pub fn run(places: Places) -> Result<(), BootError> {
         .map_err(|error| BootError::Other(error.into()))?;
     let mends = repair::mend(opened.open_calls.iter().filter_map(trace));
     let (tasks, tasks_owner) = Tasks::new(supervisor.clone(), notices, writer.clone(), keeper.clone());
-    let made = Made { places, config, commands, notifier, signals, writer, keeper, tasks, tasks_owner, numbers, mends };
+    let made = Made {
+        places,
+        config,
+        commands,
+        notifier,
+        signals,
+        writer,
+        keeper,
+        tasks,
+        tasks_owner,
+        numbers,
+        mends,
+        remembered,
+    };
     let served = runtime.block_on(serve(made));
     // Nothing that still blocks may hold the end up: its call is written down as unknown already.
     runtime.shutdown_timeout(Duration::from_secs(1));
@@ -225,22 +246,53 @@ struct Made {
     tasks_owner: tasks::Owner,
     numbers: Numbers,
     mends: Vec<repair::Mend>,
+    remembered: Remembered,
+}
+
+/// What `state.db` has of MCP's last life.
+struct Remembered {
+    approved: BTreeMap<(String, String), String>,
+    tasks: Vec<KeptTask>,
 }
 
 async fn serve(made: Made) -> Result<(), BootError> {
-    let Made { places, config, commands, notifier, signals, writer, keeper, tasks, tasks_owner, numbers, mends } = made;
+    let Made {
+        places,
+        config,
+        commands,
+        notifier,
+        signals,
+        writer,
+        keeper,
+        tasks,
+        tasks_owner,
+        numbers,
+        mends,
+        remembered,
+    } = made;
     let tasks_running = tokio::spawn(tasks_owner.run());
     let plant = if config.devices.is_empty() { Some(start_plant().await?) } else { None };
-    let devices = plant.as_ref().map_or_else(|| Arc::clone(&config.devices), |plant| Arc::new(plant.devices.clone()));
+    let devices = match &plant {
+        None => Arc::clone(&config.devices),
+        Some(plant) => Arc::new(config::interlock::bind(plant.devices.clone(), &config.interlocks)?),
+    };
     let grounds = surface::grounds(&config, &places.state)?;
-    let tools = surface::tools(&config, Arc::clone(&devices), &grounds)?;
-    let visible = surface::surface(&devices)?;
+    let front_settings = mcp::front(&config)?;
+    let settings = mcp::servers(&config)?;
+    let (down, updates) = crate::tool::mcp::Servers::new();
+    let tools = surface::tools(&config, Arc::clone(&devices), &grounds, down.clone())?;
+    let base = surface::base(&devices, &config.contracts)?;
+    let visible = Surface::new(base.clone());
     let log = Log::new(places.state.clone());
     let (stop, stopped) = watch::channel(false);
     let (surface_sender, surface_receiver) = watch::channel(visible.clone());
     let (grounds_sender, grounds_receiver) = watch::channel(Arc::new(grounds));
     let (mediator, inbox) = Mediator::new(surface_receiver, grounds_receiver.clone());
     let (questions, mut asked) = watch::channel(numbers.question);
+    let (looks, sought) = mpsc::channel(resolver::WAITING_MAX);
+    let (devices_sender, devices_receiver) = watch::channel(Arc::clone(&devices));
+    let resolver = resolver::Resolver::new(sought, mediator.clone(), devices_receiver);
+    let resolver_running = tokio::spawn(resolver.run());
     let own = Arc::new(Own::new(tasks.clone(), keeper.clone(), log.clone(), places.state.clone()));
     let model = agent::settings(config.agent.as_ref(), &grounds_receiver.borrow().cwd).unwrap_or_else(|error| {
         // The plant does not stop for it.
@@ -262,20 +314,37 @@ async fn serve(made: Made) -> Result<(), BootError> {
         first_batch: numbers.batch,
         first_question: numbers.question,
         mends,
+        looks,
         questions,
     });
     let mediator_running = tokio::spawn(owner.run());
     if open > 0 {
         tracing::warn!(calls = open, "calls that the last run left open were settled; see `interlock ask list`");
     }
+    let (servers, servers_owner) = servers::new(
+        down,
+        updates,
+        servers::Parts {
+            keeper: keeper.clone(),
+            writer: writer.clone(),
+            mediator: mediator.clone(),
+            surface: surface_sender.clone(),
+            approved: remembered.approved,
+        },
+    );
+    let servers_running = tokio::spawn(servers_owner.run());
+    servers.configure(base, Arc::clone(&config.rules), settings).await;
     let (listener, ears) = Listener::new(commands.ears(Arc::clone(&devices)), mediator.clone(), writer);
     let listener_running = tokio::spawn(ears.run());
-    let (engine, bridge) = bridge(mediator.clone(), tasks.clone());
+    let (profiles_sender, profiles) = watch::channel(Arc::new(mcp::profiles(&config.mcp)));
+    let (engine, bridge) = bridge(mediator.clone(), tasks.clone(), servers.clone(), profiles);
     let bridge_running = tokio::spawn(bridge.run());
-    let core = Core::new(engine, McpSettings::default());
+    let core = Core::new(engine, front_settings);
+    mcp::restore(&core, remembered.tasks);
+    let keeping = tokio::spawn(mcp::keep_tasks(Arc::clone(&core), keeper.clone(), stopped.clone()));
     let workers_running = tokio::spawn(watch_workers(Arc::clone(&core), tasks.clone(), stopped.clone()));
 
-    let (mcp_address, mcp_running) = match config.mcp_listen {
+    let (mcp_address, mcp_running) = match config.mcp.listen {
         None => (None, None),
         Some(address) => {
             let listening = tokio::net::TcpListener::bind(address).await;
@@ -295,7 +364,8 @@ async fn serve(made: Made) -> Result<(), BootError> {
         log,
         mcp: Arc::clone(&core),
         models,
-        status: status(&places, mcp_address, plant.as_ref().map(|plant| plant.address)),
+        servers: servers.clone(),
+        status: status(&places, mcp_url(&core, mcp_address), plant.as_ref().map(|plant| plant.address)),
         reload,
     });
     let control_running = tokio::spawn(control::serve(socket, context, stopped));
@@ -304,16 +374,19 @@ async fn serve(made: Made) -> Result<(), BootError> {
         config,
         listener,
         mediator: mediator.clone(),
+        servers: servers.clone(),
         surface_sender,
         grounds_sender,
         model_sender,
+        devices_sender,
+        profiles_sender,
         plant: plant.as_ref().map(|plant| plant.devices.clone()),
     };
 
     notifier.ready("ready");
     tracing::info!(
         socket = %places.socket.display(),
-        mcp = mcp_address.map(|address| format!("http://{address}/mcp")).as_deref().unwrap_or("off"),
+        mcp = mcp_url(&core, mcp_address).as_deref().unwrap_or("off"),
         state = %places.state.display(),
         "ready"
     );
@@ -359,13 +432,23 @@ async fn serve(made: Made) -> Result<(), BootError> {
     let _ = tasks.supervisor().stop_all().await;
     mediator.stop().await;
     mediator_running.await.ok();
+    servers.stop().await;
+    keeping.await.ok();
     drop(reloader);
     listener_running.abort();
     bridge_running.abort();
+    servers_running.abort();
     workers_running.abort();
+    resolver_running.abort();
     tasks_running.abort();
     let _ = std::fs::remove_file(&places.socket);
     Ok(())
+}
+
+/// Where agents reach us.
+fn mcp_url(core: &Core, address: Option<SocketAddr>) -> Option<String> {
+    let scheme = if core.settings.tls.is_some() { "https" } else { "http" };
+    address.map(|address| format!("{scheme}://{address}/mcp"))
 }
 
 async fn start_plant() -> Result<plant::server::Plant, BootError> {
@@ -396,12 +479,12 @@ fn carry_signals(signals: Signals) -> Result<mpsc::Receiver<Signal>, BootError> 
     Ok(receiver)
 }
 
-fn status(places: &Places, mcp: Option<SocketAddr>, plant: Option<SocketAddr>) -> Value {
+fn status(places: &Places, mcp: Option<String>, plant: Option<SocketAddr>) -> Value {
     json!({
         "pid": std::process::id(),
         "state": places.state.display().to_string(),
         "socket": places.socket.display().to_string(),
-        "mcp": mcp.map(|address| format!("http://{address}/mcp")),
+        "mcp": mcp,
         "console": null,
         "plant": plant.map(|address| format!("tcp://{address}")),
         "version": env!("CARGO_PKG_VERSION"),

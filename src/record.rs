@@ -6,7 +6,9 @@
 //! to `evidence verify`. Nothing in here does I/O or reads a clock: the moment comes with the row.
 
 pub mod contract;
+pub mod effects;
 pub mod event;
+pub mod trace;
 
 use std::borrow::Cow;
 use std::fmt;

@@ -26,25 +26,22 @@ const MODULES: &[(&str, &[&str], &[&str])] = &[
     // Written forms, no I/O.
     ("record", &[], &["serde"]),
     ("provider", &[], &["serde"]),
-    ("mcp", &[], &["serde", "rmcp"]),
+    // Its words between a tool and its caller carry their way back, and lines are read from a stream.
+    ("mcp", &[], &["serde", "tokio"]),
     // Adapters: the only code that touches the world.
     ("sys", &[], &["libc", "nix"]),
     ("store", &["record"], &["rusqlite", "ed25519_dalek", "getrandom", "sha2", "sm3", "tokio", "base64"]),
-    (
-        "tool",
-        &["sys", "mcp"],
-        &["tokio", "reqwest", "rustls", "tokio_modbus", "tokio_serial", "rmcp", "sha2", "base64"],
-    ),
+    ("tool", &["sys", "mcp"], &["tokio", "reqwest", "rustls", "tokio_modbus", "tokio_serial", "sha2", "base64"]),
     ("infer", &[], &["ort"]),
     // Owners.
     // Its journal says where log lines go.
-    ("engine", &["store", "tool", "infer", "sys", "provider", "record"], &["tokio", "tracing_subscriber"]),
+    ("engine", &["store", "tool", "infer", "sys", "provider", "record", "mcp"], &["tokio", "tracing_subscriber"]),
     // Surfaces: bytes <-> domain words.
     // Its own HTTP front, closer to the wire than axum lets it be; tokens of its sessions are random and hashed.
     (
         "agents",
-        &["mcp", "record", "engine::handle", "engine::supervisor", "engine::tasks", "sys::clock"],
-        &["tokio", "axum", "serde", "rmcp", "hyper", "hyper_util", "getrandom", "sha2"],
+        &["mcp", "record", "engine::handle", "engine::servers", "engine::supervisor", "engine::tasks", "sys::clock"],
+        &["tokio", "tokio_rustls", "axum", "serde", "hyper", "hyper_util", "getrandom", "sha2"],
     ),
     // The socket asks the kernel who is at the other end, hands `interlock mcp` to the front for agents, and reads what
     // the owners publish.
@@ -56,6 +53,7 @@ const MODULES: &[(&str, &[&str], &[&str])] = &[
             "engine::handle",
             "engine::listener",
             "engine::log",
+            "engine::servers",
             "engine::tasks",
             "agents::core",
             "agents::front::stdio",
@@ -95,7 +93,7 @@ const MODULES: &[(&str, &[&str], &[&str])] = &[
             "agents", "bench", "config", "console", "control", "engine", "export", "infer", "mcp", "plant", "provider",
             "record", "store", "sys", "tool",
         ],
-        &["anyhow", "axum", "nix", "tokio", "tracing_subscriber"],
+        &["anyhow", "axum", "nix", "rustls", "tokio", "tokio_rustls", "tracing_subscriber"],
     ),
 ];
 

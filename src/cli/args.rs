@@ -63,18 +63,28 @@ pub enum Verb {
     /// The evidence log.
     #[command(subcommand)]
     Evidence(EvidenceVerb),
+    /// The typed graph of one run, from the log alone; needs no daemon.
+    #[command(after_help = "Example:\n  interlock trace last --format html > run.html")]
+    Trace(TraceArgs),
     /// Self-learning proposals and the review gate; needs no daemon.
     #[command(subcommand)]
     Learn(LearnVerb),
     /// Decisions of the gate for calls on standard input; needs no daemon and has no effect.
     #[command(subcommand)]
     Policy(PolicyVerb),
+    /// What actions left behind: histories checked for the eight anomalies.
+    #[command(subcommand)]
+    Effects(EffectsVerb),
     /// Supervises the threads of a process that knows nothing of us; needs no daemon.
     #[command(after_help = "Example:\n  interlock watch -- python3 worker.py")]
     Watch(WatchArgs),
-    /// MCP over standard input and output, joined to the daemon.
-    #[command(after_help = "Example (in an MCP client's configuration):\n  command = \"interlock\", args = [\"mcp\"]")]
-    Mcp,
+    /// MCP over standard input and output, joined to the daemon; and the MCP servers behind it.
+    #[command(
+        after_help = "Example (in an MCP client's configuration):\n  command = \"interlock\", args = [\"mcp\"]\n\n\
+                            Example (which servers there are, and which of their tools wait for approval):\n  \
+                            interlock mcp list"
+    )]
+    Mcp(McpArgs),
     /// Measured figures of this machine; needs no daemon.
     #[command(after_help = "Example:\n  interlock bench match --json")]
     Bench(BenchArgs),
@@ -93,6 +103,33 @@ pub enum Verb {
     /// The manual page on standard output.
     #[command(after_help = "Example:\n  interlock man > /usr/share/man/man1/interlock.1")]
     Man,
+}
+
+/// `mcp`.
+#[derive(Debug, Args)]
+pub struct McpArgs {
+    /// Nothing for MCP over standard input and output.
+    #[command(subcommand)]
+    pub verb: Option<McpVerb>,
+}
+
+/// What can be done with the MCP servers behind the daemon.
+#[derive(Debug, Subcommand)]
+pub enum McpVerb {
+    /// The servers, and the tools that are not simply there.
+    #[command(after_help = "Example:\n  interlock mcp list --json")]
+    List(JsonArg),
+    /// Lets a tool whose definition has changed be used as it is defined now.
+    #[command(after_help = "Example:\n  interlock mcp approve git git_log")]
+    Approve {
+        /// The server.
+        server: String,
+        /// The server's own name for the tool; all of its changed tools if not given.
+        tool: Option<String>,
+        /// One JSON object.
+        #[arg(long)]
+        json: bool,
+    },
 }
 
 /// `--json`.
@@ -424,6 +461,35 @@ pub enum LearnVerb {
     },
 }
 
+/// `trace`.
+#[derive(Debug, Args)]
+pub struct TraceArgs {
+    /// The run, as `say --json` and `evidence query --kind run_opened` name it; `last` is the one that was opened last.
+    pub run: String,
+    /// The written form.
+    #[arg(long, value_enum, default_value = "text")]
+    pub format: TraceFormat,
+    /// As `--format json`.
+    #[arg(long)]
+    pub json: bool,
+    /// Where evidence and state are kept.
+    #[arg(long, value_name = "DIR")]
+    pub state: Option<PathBuf>,
+}
+
+/// The written forms of a trace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum TraceFormat {
+    /// Lines for a person.
+    Text,
+    /// The language of Graphviz.
+    Dot,
+    /// One object.
+    Json,
+    /// One page that stands alone.
+    Html,
+}
+
 /// `policy`.
 #[derive(Debug, Subcommand)]
 pub enum PolicyVerb {
@@ -436,6 +502,16 @@ pub enum PolicyVerb {
         #[arg(long, value_name = "FILE")]
         policy: Option<PathBuf>,
     },
+}
+
+/// `effects`.
+#[derive(Debug, Subcommand)]
+pub enum EffectsVerb {
+    /// One history a line in, its anomalies out; needs no daemon. Exit 1 when there is any.
+    #[command(
+        after_help = "Example:\n  echo '{\"id\": 1, \"events\": [[\"begin\", \"w\", [\"pay\"]], [\"commit\", \"w\", [\"m\"]]]}' | interlock effects check"
+    )]
+    Check,
 }
 
 /// `watch`.
@@ -487,6 +563,8 @@ pub enum BenchName {
     Match,
     /// From exec to ready.
     Startup,
+    /// The checker of effect histories.
+    Effects,
 }
 
 /// `doctor`.

@@ -11,6 +11,7 @@ mod check;
 mod client;
 mod device;
 pub mod doctor;
+mod effects;
 pub mod error;
 mod evidence;
 pub mod generate;
@@ -26,6 +27,7 @@ mod run;
 mod say;
 mod status;
 mod task;
+mod trace;
 mod watch;
 
 use std::io::IsTerminal;
@@ -76,7 +78,12 @@ fn verb(cli: &Cli, out: &Out) -> Result<ExitCode, CliError> {
         Verb::Evidence(verb) => evidence::evidence(verb, client, out),
         Verb::Learn(verb) => learn::learn(verb),
         Verb::Policy(verb) => policy::policy(verb),
-        Verb::Mcp => mcp::bridge(client()?),
+        Verb::Trace(args) => trace::trace(args, out),
+        Verb::Effects(verb) => effects::effects(verb),
+        Verb::Mcp(args) => match &args.verb {
+            None => mcp::bridge(client()?),
+            Some(verb) => mcp::servers(verb, client()?, &out),
+        },
         Verb::Bench(args) => bench::bench(args, out),
         Verb::Doctor(args) => doctor::doctor(args, cli.socket.as_deref(), out),
         Verb::Completions { shell } => generate::print_completions(*shell, out),

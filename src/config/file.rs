@@ -1,6 +1,5 @@
 //! The file as it is written: names and types only. What the values mean is checked in the module above.
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use serde::Deserialize;
@@ -13,7 +12,7 @@ use toml::Spanned;
 pub(super) struct File {
     pub(super) version: Spanned<u32>,
     #[serde(default)]
-    pub(super) mcp: Mcp,
+    pub(super) mcp: super::mcp::Written,
     #[serde(default)]
     pub(super) ask: Ask,
     #[serde(default)]
@@ -34,13 +33,12 @@ pub(super) struct File {
     pub(super) _bus: Option<IgnoredAny>,
     #[serde(default, rename = "device")]
     pub(super) _device: Option<IgnoredAny>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub(super) struct Mcp {
-    pub(super) listen: Option<Spanned<SocketAddr>>,
-    pub(super) enabled: Option<bool>,
+    /// Read by `config::contract`.
+    #[serde(default, rename = "contract")]
+    pub(super) _contract: Option<IgnoredAny>,
+    /// Read by `config::interlock`.
+    #[serde(default, rename = "interlock")]
+    pub(super) _interlock: Option<IgnoredAny>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -61,11 +59,15 @@ pub(super) struct Policy {
     pub(super) mode: Option<Spanned<String>>,
     pub(super) rule_order: Option<Spanned<String>>,
     #[serde(default)]
-    pub(super) allow: Vec<Spanned<String>>,
+    pub(super) allow: Vec<Spanned<toml::Value>>,
     #[serde(default)]
-    pub(super) ask: Vec<Spanned<String>>,
+    pub(super) ask: Vec<Spanned<toml::Value>>,
     #[serde(default)]
-    pub(super) deny: Vec<Spanned<String>>,
+    pub(super) deny: Vec<Spanned<toml::Value>>,
+    #[serde(default)]
+    pub(super) files: Vec<Spanned<PathBuf>>,
+    pub(super) denials_max: Option<Spanned<u32>>,
+    pub(super) denials_ask: Option<bool>,
     #[serde(default)]
     pub(super) work_dirs: Vec<Spanned<PathBuf>>,
 }

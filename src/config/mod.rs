@@ -5,19 +5,24 @@
 
 pub mod agent;
 pub mod commands;
+pub mod contract;
 pub mod device;
 mod error;
 mod file;
+pub mod interlock;
 pub mod lexicon;
+pub mod mcp;
+pub mod policy;
 
-use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use interlock_domain::device::table::Devices;
+use interlock_domain::gate::breaker::{Breaker, Trips};
 use interlock_domain::gate::policy::{ASK_PATIENCE, Mode, RuleOrder};
-use interlock_domain::gate::rule::{Authority, Rule, Rules, Verb};
+use interlock_domain::gate::rule::{Authority, Rules, Verb};
+use interlock_domain::surface::promise::Promise;
 use toml::Spanned;
 
 pub use error::ConfigError;
@@ -58,8 +63,12 @@ pub struct Config {
     pub file: Option<PathBuf>,
     /// The devices of the file. With none, the embedded plant runs.
     pub devices: Arc<Devices>,
-    /// Where MCP listens over HTTP; `None` when it is off.
-    pub mcp_listen: Option<SocketAddr>,
+    /// The process interlocks of the file. With devices, they stand before them already.
+    pub interlocks: Vec<interlock::Written>,
+    /// What is promised about calls of tools.
+    pub contracts: Vec<Promise>,
+    /// Agents, and the MCP servers behind us.
+    pub mcp: mcp::McpSettings,
     /// How long a `permit` or `confirm` question waits.
     pub ask_patience: Duration,
     /// Protective actions are asked about like any other.
@@ -70,6 +79,10 @@ pub struct Config {
     pub rule_order: RuleOrder,
     /// The rules of the file.
     pub rules: Arc<Rules>,
+    /// The files beside it that hold rules.
+    pub policy_files: Vec<PathBuf>,
+    /// When repeated denials of one kind are too many.
+    pub breaker: Breaker,
     /// The directories that tools may work in: absolute.
     pub work_dirs: Vec<PathBuf>,
     /// The time between two scans.
@@ -144,7 +157,9 @@ pub fn check(path: &Path, text: &str) -> Result<Config, ConfigError> {
         let found = file.version.get_ref();
         return Err(wrong(file.version.span(), format!("this build reads version {VERSION}, not {found}")));
     }
-    let devices = device::parse(text, path)?;
+    let (devices, interlocks) = (device::parse(text, path)?, interlock::parse(text, path)?);
+    // Without devices the embedded plant runs; whoever starts it puts the rules before its devices.
+    let devices = if devices.is_empty() { devices } else { interlock::bind(devices, &interlocks)? };
 
     let ask_patience = match &file.ask.timeout {
         None => ASK_PATIENCE,
@@ -184,15 +199,23 @@ pub fn check(path: &Path, text: &str) -> Result<Config, ConfigError> {
     Ok(Config {
         file: Some(path.to_owned()),
         devices: Arc::new(devices),
-        mcp_listen: mcp_listen(&file.mcp).map_err(|span| {
-            wrong(span, "MCP listens on loopback only; an address that others can reach needs TLS".to_owned())
-                .hint("127.0.0.1:PORT, or [::1]:PORT")
-        })?,
+        interlocks,
+        contracts: contract::parse(text, path)?,
+        mcp: mcp::check(path, text, &file.mcp)?,
         ask_patience,
         confirm_protective: file.safety.confirm_protective.unwrap_or(false),
         mode,
         rule_order,
         rules: Arc::new(rules),
+        policy_files: file.policy.files.iter().map(|file| directory.join(file.get_ref())).collect(),
+        breaker: Breaker {
+            denials_max: match file.policy.denials_max.as_ref().map(Spanned::get_ref) {
+                None => Breaker::default().denials_max,
+                Some(0) => None,
+                Some(limit) => Some(*limit),
+            },
+            trips: if file.policy.denials_ask.unwrap_or(false) { Trips::ToAQuestion } else { Trips::ToAStop },
+        },
         work_dirs,
         scan: seconds(file.liveness.scan.as_ref(), 1.0, &SCAN_SECONDS).map_err(|(span, fact)| wrong(span, fact))?,
         tau: seconds(file.liveness.tau.as_ref(), 15.0, &TAU_SECONDS).map_err(|(span, fact)| wrong(span, fact))?,
@@ -203,25 +226,14 @@ pub fn check(path: &Path, text: &str) -> Result<Config, ConfigError> {
     })
 }
 
-fn mcp_listen(mcp: &file::Mcp) -> Result<Option<SocketAddr>, std::ops::Range<usize>> {
-    let ephemeral = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-    match (mcp.enabled.unwrap_or(true), &mcp.listen) {
-        (false, _) => Ok(None),
-        (true, None) => Ok(Some(ephemeral)),
-        (true, Some(address)) if address.get_ref().ip().is_loopback() => Ok(Some(*address.get_ref())),
-        (true, Some(address)) => Err(address.span()),
-    }
-}
-
+/// The rules of the file itself, then those of its policy files: later ones are newer.
 fn rules(path: &Path, text: &str, policy: &file::Policy) -> Result<Rules, ConfigError> {
-    let anchor = path.parent().and_then(Path::to_str);
-    let mut rules = Vec::new();
-    for (verb, written) in [(Verb::Deny, &policy.deny), (Verb::Ask, &policy.ask), (Verb::Allow, &policy.allow)] {
-        for rule in written {
-            let read = Rule::parse(verb, rule.get_ref(), Authority::Config, anchor)
-                .map_err(|bad| ConfigError::at(path, text, rule.span(), bad.to_string()))?;
-            rules.push(read);
-        }
+    let ground = policy.work_dirs.first().map(Spanned::get_ref);
+    let lists = [(Verb::Deny, &*policy.deny), (Verb::Ask, &*policy.ask), (Verb::Allow, &*policy.allow)];
+    let mut rules = policy::rules(policy::Source { path, text }, lists, Authority::Config, ground)?;
+    let directory = path.parent().unwrap_or(Path::new("."));
+    for file in &policy.files {
+        rules.extend(policy::file(&directory.join(file.get_ref()), ground)?);
     }
     Ok(Rules::new(rules))
 }

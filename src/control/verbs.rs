@@ -17,6 +17,7 @@ use crate::engine::agent::Handle as Models;
 use crate::engine::handle::{AnswerTaken, Answered, Mediator, NotTaken, Open, Wanted};
 use crate::engine::listener::{Lang, Listener, Said};
 use crate::engine::log::{Log, Query};
+use crate::engine::servers::{self, Servers};
 use crate::engine::tasks::{self, Tasks};
 
 /// What `reload` sends to whoever owns the configuration.
@@ -36,6 +37,8 @@ pub struct Context {
     pub mcp: Arc<Core>,
     /// Runs of the language model.
     pub models: Models,
+    /// The MCP servers behind us.
+    pub servers: Servers,
     /// `status --json`, made once.
     pub status: Value,
     /// The configuration's owner.
@@ -80,6 +83,7 @@ pub(super) async fn carry_out(
         "ask.list" => Some(ask_list(context).await),
         "device.list" => Some(device_list(context, user, &args).await),
         "evidence.query" => Some(evidence_query(context, &args).await),
+        "mcp.list" => Some(Ok(servers::rows(&context.servers))),
         _ => None,
     };
     if let Some(many) = many {
@@ -100,6 +104,7 @@ pub(super) async fn carry_out(
         "ask.allow" => answer(context, user, &args, Answer::Allow).await,
         "ask.deny" => answer(context, user, &args, Answer::Deny).await,
         "ask.settle" => settle(context, user, &args).await,
+        "mcp.approve" => mcp_approve(context, user, &args).await,
         "status" => Ok(status(context)),
         "reload" => reload(context).await,
         "evidence.show" => evidence_show(context, &args).await,
@@ -109,6 +114,24 @@ pub(super) async fn carry_out(
         }
     };
     lines.say(one.map_or_else(Says::Error, Says::Ok)).await
+}
+
+async fn mcp_approve(context: &Context, user: &str, args: &Args<'_>) -> Answer1 {
+    let (server, tool) = (args.need("server")?, args.text("tool"));
+    if !context.servers.view().servers.iter().any(|(name, _)| name == server) {
+        return Err(
+            Trouble::new(Kind::NotFound, format!("there is no MCP server {server:?}")).hint("interlock mcp list")
+        );
+    }
+    match context.servers.approve(server, tool, user).await {
+        None => Err(Trouble::new(Kind::Busy, "the daemon is stopping")),
+        Some(0) => {
+            let what = tool.map_or_else(|| "no tool".to_owned(), |tool| format!("no tool {tool:?}"));
+            let fact = format!("{what} of {server} waits for approval");
+            Err(Trouble::new(Kind::NotSo, fact).hint("interlock mcp list shows which do"))
+        }
+        Some(count) => Ok(json!({ "server": server, "approved": count })),
+    }
 }
 
 /// The arguments of a request.

@@ -27,3 +27,4 @@ mod sample;
 pub mod schedule;
 pub mod surface;
 pub mod time;
+pub mod trace;

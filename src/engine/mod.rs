@@ -8,6 +8,8 @@ pub mod listener;
 pub mod log;
 pub mod mediator;
 pub mod own;
+pub mod resolver;
+pub mod servers;
 pub mod stamp;
 pub mod supervisor;
 pub mod tasks;

@@ -13,6 +13,7 @@ use std::path::PathBuf;
 mod agent;
 mod causes;
 mod daemon;
+mod effects;
 mod evidence;
 mod mcp;
 mod modbus;

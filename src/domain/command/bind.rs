@@ -339,6 +339,7 @@ mod tests {
             name: name.to_owned(),
             risk: Risk::Operate,
             protective: false,
+            inverse: None,
             does: Acts::Writes(vec![Write { device: None, point: point.to_owned(), value }]),
         };
         Device {

@@ -7,6 +7,8 @@
 
 pub mod check;
 pub mod codec;
+pub mod interlock;
 pub mod plan;
 pub mod point;
+pub mod read_back;
 pub mod table;

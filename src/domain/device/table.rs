@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::check::{Place, Refused, Taken, Why, at, check_bus, check_point};
+use super::interlock::Interlocks;
 use super::point::Point;
 use crate::risk::Risk;
 
@@ -104,8 +105,21 @@ pub struct Action {
     pub risk: Risk,
     /// It brings the plant to a safe state: an emergency stop.
     pub protective: bool,
+    /// What takes it back, where the process allows that.
+    pub inverse: Option<Inverse>,
     /// What it does.
     pub does: Does,
+}
+
+/// The action that takes another one back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Inverse {
+    /// An action of the same device.
+    pub action: String,
+    /// When it may, in words: an inverse without a precondition is a wish, not a contract.
+    pub when: String,
+    /// How long it may be taken back.
+    pub window: Option<Duration>,
 }
 
 /// One device.
@@ -137,6 +151,7 @@ pub struct Devices {
     buses: BTreeMap<String, Bus>,
     devices: Vec<Device>,
     by_name: BTreeMap<String, usize>,
+    pub(super) interlocks: Interlocks,
 }
 
 impl Devices {
@@ -222,6 +237,12 @@ impl Devices {
     #[must_use]
     pub fn bus(&self, name: &str) -> Option<&Bus> {
         self.buses.get(name)
+    }
+
+    /// How many process interlocks there are.
+    #[must_use]
+    pub fn interlock_count(&self) -> usize {
+        self.interlocks.len()
     }
 
     /// The same table with a bus on another address: the embedded plant learns its port when it starts.

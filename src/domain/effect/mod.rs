@@ -4,6 +4,7 @@
 //! [`Order`], which goes out and may die in a panic, and a [`Claim`], which stays in the machine and cannot. Only a
 //! claim makes an [`Outcome`], so whatever happens outside, each started call ends here, once.
 
+pub mod anomaly;
 pub mod journal;
 pub mod ledger;
 pub mod outcome;
@@ -26,6 +27,11 @@ use journal::{Ground, Journal, LogPosition};
 use ledger::Ledger;
 use outcome::{Known, OpKey, way_out};
 use report::Report;
+
+/// The call that began the operation: the first attempt names all later ones.
+fn op_of(request: &Request) -> OpKey {
+    OpKey(request.wish().again.unwrap_or(request.call()))
+}
 
 /// What is about to happen. It is written down before it does.
 #[derive(Debug)]
@@ -60,7 +66,7 @@ impl Intent {
     /// The operation, the same for each attempt at it.
     #[must_use]
     pub fn op(&self) -> OpKey {
-        OpKey(self.id())
+        op_of(self.request())
     }
 
     /// What is promised about it.
@@ -146,7 +152,7 @@ impl Journaled {
         let wish = ticket.request().wish();
         let order = Order {
             call: ticket.id(),
-            op: OpKey(ticket.id()),
+            op: op_of(ticket.request()),
             tool: Arc::clone(ticket.tool()),
             args: Arc::clone(wish.args.value()),
             facts: Arc::clone(&wish.facts),
@@ -282,7 +288,7 @@ impl Outcome {
     /// The operation.
     #[must_use]
     pub fn op(&self) -> OpKey {
-        OpKey(self.id())
+        op_of(self.request())
     }
 
     /// What the call was by nature.

@@ -54,6 +54,11 @@ pub enum Why {
         /// As it was asked for.
         tool: ToolName,
     },
+    /// The tool is defined differently since somebody trusted it, and nobody approved that yet.
+    DefinitionChanged {
+        /// The tool.
+        tool: ToolName,
+    },
     /// The input does not fit the tool's schema.
     BadInput {
         /// Where in the input (a JSON pointer; empty for the whole).
@@ -89,6 +94,17 @@ pub enum Why {
         /// The step that asks.
         step: Step,
         /// The rule that asks.
+        rule: Option<String>,
+        /// One sentence in English.
+        reason: String,
+    },
+    /// The gate said no, to one kind of wish too often: an agent's turn ends here, and a person is told.
+    DeniedRepeatedly {
+        /// How often.
+        times: u32,
+        /// The step that decided.
+        step: Step,
+        /// The rule that decided, as it was written.
         rule: Option<String>,
         /// One sentence in English.
         reason: String,
@@ -143,11 +159,13 @@ impl Why {
     pub fn code(&self) -> &'static str {
         match self {
             Why::NoSuchTool { .. } => "no_such_tool",
+            Why::DefinitionChanged { .. } => "definition_changed",
             Why::BadInput { .. } => "bad_input",
             Why::NoSuchDevice { .. } => "no_such_device",
             Why::NoSuchAction { .. } => "no_such_action",
             Why::Denied { .. } => "denied",
             Why::NobodyToAsk { .. } => "nobody_to_ask",
+            Why::DeniedRepeatedly { .. } => "denied_repeatedly",
             Why::DeniedByPerson { .. } => "denied_by_person",
             Why::AskTimedOut => "ask_timed_out",
             Why::PolicyChanged => "policy_changed",
@@ -167,7 +185,12 @@ impl Why {
     #[must_use]
     pub fn is_denial(&self) -> bool {
         match self {
-            Why::Denied { .. } | Why::NobodyToAsk { .. } | Why::DeniedByPerson { .. } | Why::AskTimedOut => true,
+            Why::Denied { .. }
+            | Why::NobodyToAsk { .. }
+            | Why::DeniedRepeatedly { .. }
+            | Why::DeniedByPerson { .. }
+            | Why::AskTimedOut
+            | Why::DefinitionChanged { .. } => true,
             Why::NoSuchTool { .. }
             | Why::BadInput { .. }
             | Why::NoSuchDevice { .. }
@@ -198,6 +221,11 @@ impl Why {
         let by_rule = |rule: &Option<String>| rule.as_ref().map_or(String::new(), |rule| format!(" (rule {rule})"));
         match self {
             Why::NoSuchTool { tool } => format!("there is no tool {tool} for this run"),
+            Why::DefinitionChanged { tool } => {
+                format!(
+                    "the definition of {tool} has changed, and nobody has approved the new one (mcp list, mcp approve)"
+                )
+            }
             Why::BadInput { path, expected } if path.is_empty() => format!("the input does not fit: {expected}"),
             Why::BadInput { path, expected } => format!("the input does not fit at {path}: {expected}"),
             Why::NoSuchDevice { device } => format!("there is no device {device:?}"),
@@ -207,6 +235,10 @@ impl Why {
             Why::Denied { step, rule, reason } => format!("denied at {}: {reason}{}", step.word(), by_rule(rule)),
             Why::NobodyToAsk { reason, rule, .. } => {
                 format!("it needs a person's word, and nobody can be asked: {reason}{}", by_rule(rule))
+            }
+            Why::DeniedRepeatedly { times, step, rule, reason } => {
+                let rule = by_rule(rule);
+                format!("denied at {} for the {times}th time: {reason}{rule}; stop here and tell a person", step.word())
             }
             Why::DeniedByPerson { by } => format!("{by} said no"),
             Why::AskTimedOut => "nobody answered in time".to_owned(),
@@ -229,6 +261,9 @@ impl Why {
         let by_rule = |rule: &Option<String>| rule.as_ref().map_or(String::new(), |rule| format!("（规则 {rule}）"));
         match self {
             Why::NoSuchTool { tool } => format!("本次运行没有工具 {tool}"),
+            Why::DefinitionChanged { tool } => {
+                format!("工具 {tool} 的定义已改变，尚未有人批准（mcp list、mcp approve）")
+            }
             Why::BadInput { path, expected } if path.is_empty() => format!("输入不符合要求：{expected}"),
             Why::BadInput { path, expected } => format!("输入在 {path} 处不符合要求：{expected}"),
             Why::NoSuchDevice { device } => format!("没有名为 {device:?} 的设备"),
@@ -239,6 +274,10 @@ impl Why {
                 format!("在 {} 步骤被拒绝：{reason}{}", step.word(), by_rule(rule))
             }
             Why::NobodyToAsk { reason, rule, .. } => format!("需要有人确认，但无人可问：{reason}{}", by_rule(rule)),
+            Why::DeniedRepeatedly { times, step, rule, reason } => {
+                let rule = by_rule(rule);
+                format!("在 {} 步骤已第 {times} 次被拒绝：{reason}{rule}；请停止并告知人员", step.word())
+            }
             Why::DeniedByPerson { by } => format!("{by} 已拒绝"),
             Why::AskTimedOut => "在规定时间内无人答复".to_owned(),
             Why::PolicyChanged => "调用开始前，本次运行的策略已改变".to_owned(),

@@ -4,7 +4,9 @@
 //! checked configuration, so a name that is not in here does not exist.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
+use super::contract::Contract;
 use crate::risk::Risk;
 
 /// All devices of this box, by name.
@@ -22,6 +24,9 @@ pub struct DeviceFacts {
     pub bus: String,
     /// What it can do. `read` and `write` are there only if the device has points to read or to write.
     pub actions: BTreeMap<String, ActionFacts>,
+    /// What is promised about what it can do: by action, and for direct writes by `write/` and the point. What is not
+    /// in here has the weakest contract.
+    pub contracts: BTreeMap<String, Arc<Contract>>,
 }
 
 /// One action of a device.

@@ -20,6 +20,7 @@ use crate::request::why::Why;
 use super::contract::{Contract, Effect, Visibility};
 use super::device::DeviceTable;
 use super::nature::{Class, Deed, Key, Keys, Lane, Nature};
+use super::promise::Promise;
 use super::shell::{self, Script};
 use crate::risk::Risk;
 
@@ -150,6 +151,7 @@ pub struct Tool {
     input: Validator,
     output: Option<Validator>,
     contracts: Contracts,
+    promises: Vec<Promise>,
 }
 
 impl Tool {
@@ -166,7 +168,15 @@ impl Tool {
             .map(jsonschema::validator_for)
             .transpose()
             .map_err(|error| BadTool::OutputSchema { tool: definition.name.clone(), fact: error.to_string() })?;
-        Ok(Tool { definition, input, output, contracts: Contracts::new() })
+        Ok(Tool { definition, input, output, contracts: Contracts::new(), promises: Vec::new() })
+    }
+
+    /// The same tool with what a person promises about its calls; of several that fit a call, the first counts.
+    #[must_use]
+    pub fn promised(mut self, promises: &[Promise]) -> Tool {
+        let own = promises.iter().filter(|promise| promise.tool == self.definition.name);
+        self.promises = own.cloned().collect();
+        self
     }
 
     /// As callers write it.
@@ -234,6 +244,14 @@ impl Tool {
         if let Some((path, expected)) = breach(&self.input, args.value()) {
             return Err(Why::BadInput { path, expected });
         }
+        let mut nature = self.nature_by_itself(args, facts)?;
+        if let Some(promise) = self.promises.iter().find(|promise| promise.fits(args.value())) {
+            nature.contract = Arc::clone(&promise.contract);
+        }
+        Ok(nature)
+    }
+
+    fn nature_by_itself(&self, args: &Args, facts: &PathFacts) -> Result<Nature, Why> {
         match &self.definition.kind {
             Kind::Device(devices) => self.device(devices, args),
             Kind::ReadFile => {
@@ -331,9 +349,9 @@ impl Tool {
             contract: if reads {
                 Arc::clone(&self.contracts.device_read)
             } else {
-                // A written register carries no id of the operation: reading it back shows the state of the plant, not
-                // whose doing it is. So there is no evidence of the outcome, and an unknown one waits for a person.
-                Arc::new(Contract::weakest(&format!("device.{}", action)))
+                let written = args.text("point").filter(|_| action == "write").map(|point| format!("write/{point}"));
+                let promised = facts.contracts.get(written.as_deref().unwrap_or(action));
+                promised.map_or_else(|| Arc::new(Contract::weakest(&format!("device.{action}"))), Arc::clone)
             },
             patience: DEVICE_PATIENCE,
         })

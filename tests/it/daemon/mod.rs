@@ -2,7 +2,9 @@
 mod agents;
 mod commands;
 mod crash;
+mod interlocks;
 mod manners;
+mod proxy;
 mod voice;
 
 use std::io::{BufRead, BufReader, Write};
