@@ -75,6 +75,9 @@ pub enum Verb {
     /// What actions left behind: histories checked for the eight anomalies.
     #[command(subcommand)]
     Effects(EffectsVerb),
+    /// Streams and histories of model providers; needs no daemon and asks nobody.
+    #[command(subcommand)]
+    History(super::history::HistoryVerb),
     /// Supervises the threads of a process that knows nothing of us; needs no daemon.
     #[command(after_help = "Example:\n  interlock watch -- python3 worker.py")]
     Watch(WatchArgs),
@@ -565,6 +568,8 @@ pub enum BenchName {
     Startup,
     /// The checker of effect histories.
     Effects,
+    /// Provider streams into blocks, and the repair of a long history.
+    Normalize,
 }
 
 /// `doctor`.

@@ -15,6 +15,7 @@ mod effects;
 pub mod error;
 mod evidence;
 pub mod generate;
+pub mod history;
 mod json_lines;
 mod learn;
 pub mod learn_propose;
@@ -77,6 +78,7 @@ fn verb(cli: &Cli, out: &Out) -> Result<ExitCode, CliError> {
         Verb::Reload => status::reload(client()?, out),
         Verb::Evidence(verb) => evidence::evidence(verb, client, out),
         Verb::Learn(verb) => learn::learn(verb),
+        Verb::History(verb) => history::history(verb),
         Verb::Policy(verb) => policy::policy(verb),
         Verb::Trace(args) => trace::trace(args, out),
         Verb::Effects(verb) => effects::effects(verb),

@@ -141,11 +141,12 @@ impl Anthropic {
                 })),
                 Body::Redacted(data) => drafts.push(Draft::Block(Block::RedactedThinking { data })),
                 Body::Call { mut call, input } => {
+                    let blank = call.arguments.is_blank();
+                    if let Some(input) = input.filter(|input| blank && !input.is_empty()) {
+                        call.arguments.set(input);
+                    }
                     if !whole && call.arguments.is_blank() && self.stopped && self.reason != Some(Reason::Length) {
                         return Err(lost("the end of a call"));
-                    }
-                    if let Some(input) = input.filter(|_| call.arguments.is_blank()) {
-                        call.arguments.set(input);
                     }
                     drafts.push(Draft::Call(call));
                 }
