@@ -10,6 +10,7 @@ use std::fs::OpenOptions;
 use std::io::Write as _;
 use std::path::PathBuf;
 
+mod agent;
 mod causes;
 mod clocks;
 mod daemon;
