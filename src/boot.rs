@@ -27,8 +27,8 @@ use crate::agents::core::{Core, Settings as McpSettings};
 use crate::config::{self, Config, ConfigError, EvidenceHash, Tier};
 use crate::control::{self, Context};
 use crate::engine::agent::Handle as Models;
-use crate::engine::handle::Mediator;
 use crate::engine::ground::Ground;
+use crate::engine::handle::Mediator;
 use crate::engine::keeper;
 use crate::engine::listener::Listener;
 use crate::engine::log::Log;
@@ -207,8 +207,7 @@ pub fn run(places: Places) -> Result<(), BootError> {
         .build()
         .map_err(|error| BootError::Other(error.into()))?;
     let mends = repair::mend(opened.open_calls.iter().filter_map(trace));
-    let (tasks, tasks_owner) =
-        Tasks::new(supervisor.clone(), notices, writer.clone(), keeper.clone(), numbers.task);
+    let (tasks, tasks_owner) = Tasks::new(supervisor.clone(), notices, writer.clone(), keeper.clone(), numbers.task);
     let tasks_running = tasks_owner.start().map_err(|error| BootError::Other(error.into()))?;
     let (status, said) = watch::channel("ready".to_owned());
     let ground = Ground {

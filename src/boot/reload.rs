@@ -72,8 +72,7 @@ impl Reloader {
         let settings = surface::settings(&config, &self.places);
         let model = super::agent::settings(config.agent.as_ref(), &grounds.cwd)
             .map_err(|error| Trouble::new(Kind::Config, error.to_string()))?;
-        let busy =
-            |error: crate::engine::handle::NotTaken| Refused::from(Trouble::new(Kind::Busy, error.to_string()));
+        let busy = |error: crate::engine::handle::NotTaken| Refused::from(Trouble::new(Kind::Busy, error.to_string()));
         // The gate first: nothing that is understood anew may pass under old rules.
         self.mediator.reconfigure(settings, visible.clone(), tools).await.map_err(busy)?;
         let _ = self.surface_sender.send(visible);

@@ -105,14 +105,13 @@ fn table(devices: &Devices) -> DeviceTable {
         for action in device.actions.values() {
             actions.insert(action.name.clone(), facts(action.risk, action.protective));
         }
-        let facts =
-            DeviceFacts {
-                kind: device.kind.clone(),
-                zone: device.zone.clone(),
-                bus: device.bus.clone(),
-                ranges: device.points.iter().filter_map(|(name, point)| Some((name.clone(), point.range?))).collect(),
-                actions,
-            };
+        let facts = DeviceFacts {
+            kind: device.kind.clone(),
+            zone: device.zone.clone(),
+            bus: device.bus.clone(),
+            ranges: device.points.iter().filter_map(|(name, point)| Some((name.clone(), point.range?))).collect(),
+            actions,
+        };
         table.insert(device.name.clone(), facts);
     }
     let list = ActionFacts { risk: Risk::Read, protective: false };

@@ -17,9 +17,9 @@ use super::supervisor::{Finished, Heart, TaskSpec};
 use crate::record::{Row, hex, kind};
 use crate::store::error::Fault;
 use crate::store::queue::{Entry, Health, Writer};
-use crate::store::{head, keys};
 use crate::store::verify::{Verdict, Verification, verify};
 use crate::store::{WAL_LEN_WANTED, wal_len};
+use crate::store::{head, keys};
 use crate::sys::notify::Notifier;
 use crate::sys::{clock, machine, thread};
 
@@ -119,15 +119,15 @@ impl Ground {
         }
 
         let long = wal_len(&self.state) > 2 * WAL_LEN_WANTED;
-        let wal = long.then(|| {
-            format!("wal_bytes above {} MiB: somebody reads the log for too long", 2 * WAL_LEN_WANTED >> 20)
-        });
+        let wal = long
+            .then(|| format!("wal_bytes above {} MiB: somebody reads the log for too long", 2 * WAL_LEN_WANTED >> 20));
         self.alarm("evidence:wal", &mut known.wal, wal);
 
         let not_kept = self.not_kept.map(|fault| format!("the state is only remembered: {fault}"));
         let said = [&known.health, &not_kept, &known.room, &known.wal];
         let troubles: Vec<&str> = said.into_iter().flatten().map(String::as_str).collect();
-        let status = if troubles.is_empty() { "ready".to_owned() } else { format!("DEGRADED: {}", troubles.join("; ")) };
+        let status =
+            if troubles.is_empty() { "ready".to_owned() } else { format!("DEGRADED: {}", troubles.join("; ")) };
         self.notifier.turn(clock::now());
         let changed = self.status.send_if_modified(|said| {
             let changed = *said != status;
@@ -238,7 +238,11 @@ fn alarm_text(found: &Verification) -> Option<String> {
             let first = found.first_bad.map_or(0, |seq| seq.0);
             Some(format!("the evidence log is ALTERED from row {first} on: interlock evidence verify"))
         }
-        Verdict::TailLost => Some(format!("{} rows of the evidence log are lost: interlock evidence verify", found.lost)),
-        Verdict::Unanchored => Some("the evidence log has no head to hold it against: interlock evidence verify".into()),
+        Verdict::TailLost => {
+            Some(format!("{} rows of the evidence log are lost: interlock evidence verify", found.lost))
+        }
+        Verdict::Unanchored => {
+            Some("the evidence log has no head to hold it against: interlock evidence verify".into())
+        }
     }
 }

@@ -182,7 +182,12 @@ impl Store {
             Ok((log, found)) => (Ok(log), found),
             Err(e) => {
                 let Some(fault) = Fault::passing(&e) else { return Err(e) };
-                let found = Found { standing: Standing::Unreachable { fault }, head: None, open_calls: Vec::new(), ended: None };
+                let found = Found {
+                    standing: Standing::Unreachable { fault },
+                    head: None,
+                    open_calls: Vec::new(),
+                    ended: None,
+                };
                 (Err(fault), found)
             }
         };

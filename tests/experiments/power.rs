@@ -38,12 +38,7 @@ fn settings(state: &Path) -> Settings {
         version: "0.1.0".to_owned(),
         clock,
         // Small, so that segments begin and go within a hundred rows.
-        limits: Limits {
-            segment_len_max: 25_000,
-            log_len_max: 120_000,
-            reserve_len: 16 * 1024,
-            ..Limits::default()
-        },
+        limits: Limits { segment_len_max: 25_000, log_len_max: 120_000, reserve_len: 16 * 1024, ..Limits::default() },
         algorithm: Algorithm::default(),
     }
 }

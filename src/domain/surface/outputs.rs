@@ -173,7 +173,14 @@ impl Outputs {
         Ok(outputs)
     }
 
-    fn declare(&mut self, root: &Value, schema: &Value, at: String, required: bool, depth: usize) -> Result<(), String> {
+    fn declare(
+        &mut self,
+        root: &Value,
+        schema: &Value,
+        at: String,
+        required: bool,
+        depth: usize,
+    ) -> Result<(), String> {
         let properties = schema.get("properties").and_then(Value::as_object).filter(|declared| !declared.is_empty());
         let room = self.parameters.len() + properties.map_or(1, Map::len) <= PARAMETERS_MAX;
         let (Some(properties), true, true) = (properties, room, depth < DEPTH_MAX && depth_is_plain(schema)) else {
@@ -207,8 +214,7 @@ impl Outputs {
         for (at, declared) in &self.closed {
             let Some(members) = output.pointer(at).and_then(Value::as_object) else { continue };
             for (name, value) in members.iter().filter(|(name, _)| !declared.contains(*name)) {
-                let invalid =
-                    Finding::Invalid { expected: "no member of this name".to_owned(), found: shown(value) };
+                let invalid = Finding::Invalid { expected: "no member of this name".to_owned(), found: shown(value) };
                 findings.push((format!("{at}/{}", cut(name)), invalid));
             }
         }
@@ -227,7 +233,9 @@ impl Parameter {
     fn judge(&self, found: Option<&Value>, no_parent: bool) -> Option<Finding> {
         let invalid = |found: String| Finding::Invalid { expected: expected(&self.schema), found };
         let Some(value) = found else {
-            return self.required.then(|| invalid(if no_parent { "no object around it" } else { "nothing" }.to_owned()));
+            return self
+                .required
+                .then(|| invalid(if no_parent { "no object around it" } else { "nothing" }.to_owned()));
         };
         let Some(error) = self.validator.iter_errors(value).next() else { return Some(Finding::Valid) };
         if let Some((done, value)) = self.normalized(value) {
@@ -473,9 +481,21 @@ mod tests {
             output[key] = value;
             output
         };
-        check(&schema(), also("mode", json!("AUTO")), &[("/hz", valid.clone()), ("/mode", made(&[CaseFolded], json!("auto")))]);
-        check(&schema(), also("on", json!("True")), &[("/hz", valid.clone()), ("/on", made(&[TextToBoolean], json!(true)))]);
-        check(&schema(), also("serial", json!(7)), &[("/hz", valid.clone()), ("/serial", made(&[NumberToText], json!("7")))]);
+        check(
+            &schema(),
+            also("mode", json!("AUTO")),
+            &[("/hz", valid.clone()), ("/mode", made(&[CaseFolded], json!("auto")))],
+        );
+        check(
+            &schema(),
+            also("on", json!("True")),
+            &[("/hz", valid.clone()), ("/on", made(&[TextToBoolean], json!(true)))],
+        );
+        check(
+            &schema(),
+            also("serial", json!(7)),
+            &[("/hz", valid.clone()), ("/serial", made(&[NumberToText], json!("7")))],
+        );
         let absent = Finding::ValidAfterNormalization { done: vec![NullAsAbsent], value: None };
         check(&schema(), also("on", Value::Null), &[("/hz", valid), ("/on", absent)]);
     }

@@ -13,8 +13,8 @@ use interlock_domain::liveness::suspicion::History;
 use interlock_domain::time::Tick;
 
 use super::Request;
-use super::ladder::Anew;
 use super::glance::Hot;
+use super::ladder::Anew;
 use super::patrol::{Body, Patrol, Row};
 use super::slot::{Deaths, Slot};
 use super::spec::{SpawnRefused, TaskError, TaskRow, TaskSpec, Work};

@@ -256,7 +256,10 @@ fn the_watchdog_is_fed_only_while_scanner_and_evidence_writer_advance() {
     let (daemon, mut heard) = pinging();
     for thread in ["supervisor", "evidence"] {
         let Some(frozen) = Frozen::threads(&daemon, thread) else {
-            return skipped("the_watchdog_is_fed_only_while_scanner_and_evidence_writer_advance", "ptrace is not allowed");
+            return skipped(
+                "the_watchdog_is_fed_only_while_scanner_and_evidence_writer_advance",
+                "ptrace is not allowed",
+            );
         };
         // Those that were on their way, and then silence for many times its period.
         let end = Instant::now() + DEADLINE;
@@ -269,7 +272,8 @@ fn the_watchdog_is_fed_only_while_scanner_and_evidence_writer_advance() {
     }
     // What it was is in the log.
     row(&daemon, "supervisor", |row| {
-        row["cause"] == "WATCHDOG_HELD" && row["detail"]["detail"].as_str().unwrap().starts_with("evidence does not advance")
+        row["cause"] == "WATCHDOG_HELD"
+            && row["detail"]["detail"].as_str().unwrap().starts_with("evidence does not advance")
     });
 }
 
@@ -277,7 +281,10 @@ fn the_watchdog_is_fed_only_while_scanner_and_evidence_writer_advance() {
 fn a_wedged_runtime_is_a_zombie_in_the_log_and_ends_the_process_while_the_watchdog_is_fed() {
     let (mut daemon, mut heard) = pinging();
     let Some(frozen) = Frozen::threads(&daemon, "tokio-rt-worker") else {
-        return skipped("a_wedged_runtime_is_a_zombie_in_the_log_and_ends_the_process_while_the_watchdog_is_fed", "ptrace is not allowed");
+        return skipped(
+            "a_wedged_runtime_is_a_zombie_in_the_log_and_ends_the_process_while_the_watchdog_is_fed",
+            "ptrace is not allowed",
+        );
     };
     let zombie = row(&daemon, "lifecycle", |row| row["to"] == "ZOMBIE");
     assert_eq!((&zombie["cause"], &zombie["task"]), (&json!("BLOCKED_EXTERNAL"), &json!("t1")), "{zombie}");

@@ -68,8 +68,14 @@ impl Home {
         let listener = UnixDatagram::bind(&notify).unwrap();
         listener.set_read_timeout(Some(DEADLINE)).unwrap();
         let log = std::fs::File::create(self.path("log")).unwrap();
-        let child =
-            self.command(config).env("NOTIFY_SOCKET", &notify).envs(envs.iter().copied()).stdout(Stdio::null()).stderr(log).spawn().unwrap();
+        let child = self
+            .command(config)
+            .env("NOTIFY_SOCKET", &notify)
+            .envs(envs.iter().copied())
+            .stdout(Stdio::null())
+            .stderr(log)
+            .spawn()
+            .unwrap();
         let socket = self.path("interlock.sock");
         let daemon = Daemon { child, home: Some(self.directory), socket };
         let mut heard = Heard { listener, told: Vec::new() };

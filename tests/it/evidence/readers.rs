@@ -79,7 +79,8 @@ fn a_log_of_sm3_is_verified_and_keeps_its_hash() {
     store.close();
     check(state.path(), (Verdict::Intact, None, 0));
     let header = Connection::open(first_segment(state.path())).unwrap();
-    let id: String = header.query_row("SELECT value FROM header WHERE key = 'algorithm'", [], |row| row.get(0)).unwrap();
+    let id: String =
+        header.query_row("SELECT value FROM header WHERE key = 'algorithm'", [], |row| row.get(0)).unwrap();
     assert_eq!(id, "sm3");
     drop(header);
     // Opened by a daemon that would begin one of SHA-256: it goes on as it is, over segments too.
