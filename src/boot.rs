@@ -5,35 +5,44 @@
 
 mod agent;
 mod commands;
+mod learning;
+mod mcp;
+pub mod model;
 mod own;
 mod reload;
 mod surface;
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use interlock_domain::command::understanding::Learned;
 use interlock_domain::device::table::Devices;
 use interlock_domain::id::{BatchId, QuestionId, TaskId};
 use interlock_domain::liveness::judge::Limits;
 use interlock_domain::repair;
+use interlock_domain::surface::Surface;
 use serde_json::{Value, json};
 use thiserror::Error;
 use tokio::sync::{mpsc, watch};
 
 use crate::agents::bridge::{bridge, watch_workers};
-use crate::agents::core::{Core, Settings as McpSettings};
+use crate::agents::core::Core;
 use crate::config::{self, Config, ConfigError, EvidenceHash, Tier};
 use crate::control::{self, Context};
 use crate::engine::agent::Handle as Models;
 use crate::engine::ground::Ground;
 use crate::engine::handle::Mediator;
 use crate::engine::keeper;
+use crate::engine::learner::{self, Learner};
 use crate::engine::listener::Listener;
 use crate::engine::log::Log;
 use crate::engine::mediator::{Owner, Parts};
 use crate::engine::own::Own;
+use crate::engine::resolver;
+use crate::engine::servers;
 use crate::engine::supervisor::{self, Supervisor, Vital, Watchdog};
 use crate::engine::tasks::{self, Tasks};
 use crate::plant;
@@ -41,12 +50,14 @@ use crate::record::event::trace;
 use crate::store::chain::Algorithm;
 use crate::store::error::StoreError;
 use crate::store::state::State;
+use crate::store::state::mcp::KeptTask;
 use crate::store::{self, Store};
 use crate::sys::notify::{self, Notifier};
 use crate::sys::signal::{Signal, Signals};
 use crate::sys::{clock, family, machine};
+use crate::wyoming;
 
-pub use commands::{CommandSet, load as load_commands};
+pub use commands::{Clash, CommandSet, clashes, load as load_commands};
 
 /// Threads of the runtime: the box has few cores, and everything that may block has threads of its own.
 const RUNTIME_THREADS: usize = 2;
@@ -159,6 +170,8 @@ pub fn run(places: Places) -> Result<(), BootError> {
         })
     };
     let (state, numbers, not_kept) = State::open_or_remember(&places.state, clock::wall(), begin)?;
+    let learned = learned(&state)?;
+    let remembered = Remembered { approved: state.approved_tools()?, tasks: state.kept_tasks()? };
     let (keeper, keeper_thread) = keeper::start(state).map_err(|error| BootError::Other(error.into()))?;
     let writer = opened.store.writer();
     own::note_previous(&writer, opened.previous_ended, opened.previous_head);
@@ -224,6 +237,7 @@ pub fn run(places: Places) -> Result<(), BootError> {
         places,
         config,
         commands,
+        learned,
         notifier,
         signals,
         writer: writer.clone(),
@@ -231,6 +245,7 @@ pub fn run(places: Places) -> Result<(), BootError> {
         tasks,
         numbers,
         mends,
+        remembered,
         starting,
         said,
         escalated,
@@ -269,6 +284,7 @@ struct Made {
     places: Places,
     config: Config,
     commands: CommandSet,
+    learned: (Learned, u64),
     notifier: Notifier,
     signals: Signals,
     writer: store::queue::Writer,
@@ -276,6 +292,7 @@ struct Made {
     tasks: Tasks,
     numbers: Numbers,
     mends: Vec<repair::Mend>,
+    remembered: Remembered,
     starting: own::Starting,
     /// What the status line says.
     said: watch::Receiver<String>,
@@ -283,11 +300,18 @@ struct Made {
     escalated: mpsc::Receiver<String>,
 }
 
+/// What `state.db` has of MCP's last life.
+struct Remembered {
+    approved: BTreeMap<(String, String), String>,
+    tasks: Vec<KeptTask>,
+}
+
 async fn serve(made: Made) -> Result<(), BootError> {
     let Made {
         places,
         config,
         commands,
+        learned,
         notifier,
         signals,
         writer,
@@ -295,6 +319,7 @@ async fn serve(made: Made) -> Result<(), BootError> {
         tasks,
         numbers,
         mends,
+        remembered,
         starting,
         said,
         mut escalated,
@@ -305,14 +330,22 @@ async fn serve(made: Made) -> Result<(), BootError> {
         Some(plant) => Arc::new(config::interlock::bind(plant.devices.clone(), &config.interlocks)?),
     };
     let grounds = surface::grounds(&config, &places.state)?;
-    let tools = surface::tools(&config, Arc::clone(&devices), &grounds)?;
-    let visible = surface::surface(&devices)?;
+    let front_settings = mcp::front(&config)?;
+    let settings = mcp::servers(&config)?;
+    let (down, updates) = crate::tool::mcp::Servers::new();
+    let tools = surface::tools(&config, Arc::clone(&devices), &grounds, down.clone())?;
+    let base = surface::base(&devices, &config.contracts)?;
+    let visible = Surface::new(base.clone());
     let log = Log::new(places.state.clone());
     let (stop, stopped) = watch::channel(false);
     let (surface_sender, surface_receiver) = watch::channel(visible.clone());
     let (grounds_sender, grounds_receiver) = watch::channel(Arc::new(grounds));
     let (mediator, inbox) = Mediator::new(surface_receiver, grounds_receiver.clone());
     let (questions, mut asked) = watch::channel(numbers.question);
+    let (looks, sought) = mpsc::channel(resolver::WAITING_MAX);
+    let (devices_sender, devices_receiver) = watch::channel(Arc::clone(&devices));
+    let resolver = resolver::Resolver::new(sought, mediator.clone(), devices_receiver);
+    let resolver_running = tokio::spawn(resolver.run());
     let own = Arc::new(Own::new(tasks.clone(), keeper.clone(), log.clone(), places.state.clone()));
     let model = agent::settings(config.agent.as_ref(), &grounds_receiver.borrow().cwd).unwrap_or_else(|error| {
         // The plant does not stop for it.
@@ -334,20 +367,44 @@ async fn serve(made: Made) -> Result<(), BootError> {
         first_batch: numbers.batch,
         first_question: numbers.question,
         mends,
+        looks,
         questions,
     });
     let mediator_running = tokio::spawn(owner.run());
     if open > 0 {
         tracing::warn!(calls = open, "calls that the last run left open were settled; see `interlock ask list`");
     }
-    let (listener, ears) = Listener::new(commands.ears(Arc::clone(&devices)), mediator.clone(), writer.clone());
+    let (learner, learner_inbox) = Learner::new(keeper.clone());
+    let basis = commands.basis(Arc::clone(&devices));
+    let (listener, ears) =
+        Listener::new(basis.ears(&learned.0), mediator.clone(), writer.clone(), learner.clone());
     let listener_running = tokio::spawn(ears.run());
-    let (engine, bridge) = bridge(mediator.clone(), tasks.clone());
+    let learner_owner =
+        learner::Owner::new(learner_inbox, basis, learned, keeper.clone(), writer.clone(), listener.clone());
+    let learner_running = tokio::spawn(learner_owner.run());
+    let (servers, servers_owner) = servers::new(
+        down,
+        updates,
+        servers::Parts {
+            keeper: keeper.clone(),
+            writer: writer.clone(),
+            mediator: mediator.clone(),
+            surface: surface_sender.clone(),
+            approved: remembered.approved,
+        },
+    );
+    let servers_running = tokio::spawn(servers_owner.run());
+    let tools_running = tokio::spawn(learning::watch_tools(surface_sender.subscribe(), learner.clone()));
+    servers.configure(base, Arc::clone(&config.rules), settings).await;
+    let (profiles_sender, profiles) = watch::channel(Arc::new(mcp::profiles(&config.mcp)));
+    let (engine, bridge) = bridge(mediator.clone(), tasks.clone(), servers.clone(), profiles);
     let bridge_running = tokio::spawn(bridge.run());
-    let core = Core::new(engine, McpSettings::default());
+    let core = Core::new(engine, front_settings);
+    mcp::restore(&core, remembered.tasks);
+    let keeping = tokio::spawn(mcp::keep_tasks(Arc::clone(&core), keeper.clone(), stopped.clone()));
     let workers_running = tokio::spawn(watch_workers(Arc::clone(&core), tasks.clone(), stopped.clone()));
 
-    let (mcp_address, mcp_running) = match config.mcp_listen {
+    let (mcp_address, mcp_running) = match config.mcp.listen {
         None => (None, None),
         Some(address) => {
             let listening = tokio::net::TcpListener::bind(address).await;
@@ -357,6 +414,23 @@ async fn serve(made: Made) -> Result<(), BootError> {
             (Some(bound), Some(tokio::spawn(front)))
         }
     };
+    let mut voice_running = Vec::new();
+    let wyoming_address = match config.wyoming_listen {
+        None => None,
+        Some(address) => {
+            let refused = |error| BootError::Listen { what: "Wyoming", address, error };
+            let listening = tokio::net::TcpListener::bind(address).await.map_err(refused)?;
+            let bound = listening.local_addr().map_err(refused)?;
+            voice_running.push(tokio::spawn(wyoming::serve_tcp(listening, listener.clone(), stopped.clone())));
+            Some(bound)
+        }
+    };
+    if let Some(path) = &config.wyoming_socket {
+        let refused = |error| BootError::Socket { path: path.clone(), error };
+        let listening = control::bind(path).map_err(refused)?;
+        voice_running.push(tokio::spawn(wyoming::serve_unix(listening, listener.clone(), stopped.clone())));
+    }
+    let voice_socket = config.wyoming_socket.clone();
     let socket =
         control::bind(&places.socket).map_err(|error| BootError::Socket { path: places.socket.clone(), error })?;
     let (reload, mut reloads) = mpsc::channel(1);
@@ -364,22 +438,27 @@ async fn serve(made: Made) -> Result<(), BootError> {
         listener: listener.clone(),
         mediator: mediator.clone(),
         tasks: tasks.clone(),
+        learner: learner.clone(),
         log,
         mcp: Arc::clone(&core),
         models,
-        status: status(&places, mcp_address, plant.as_ref().map(|plant| plant.address)),
+        servers: servers.clone(),
+        status: status(&places, mcp_url(&core, mcp_address), wyoming_address, plant.as_ref().map(|plant| plant.address)),
         reload,
     });
     let control_running = tokio::spawn(control::serve(socket, context, stopped));
     let mut reloader = reload::Reloader {
         places: places.clone(),
         config,
-        listener,
+        learner,
         writer,
         mediator: mediator.clone(),
+        servers: servers.clone(),
         surface_sender,
         grounds_sender,
         model_sender,
+        devices_sender,
+        profiles_sender,
         plant: plant.as_ref().map(|plant| plant.devices.clone()),
     };
 
@@ -387,7 +466,7 @@ async fn serve(made: Made) -> Result<(), BootError> {
     notifier.ready(&said.borrow());
     tracing::info!(
         socket = %places.socket.display(),
-        mcp = mcp_address.map(|address| format!("http://{address}/mcp")).as_deref().unwrap_or("off"),
+        mcp = mcp_url(&core, mcp_address).as_deref().unwrap_or("off"),
         state = %places.state.display(),
         "ready"
     );
@@ -430,18 +509,50 @@ async fn serve(made: Made) -> Result<(), BootError> {
     let _ = stop.send(true);
     core.stop();
     control_running.await.ok();
+    for running in voice_running {
+        running.await.ok();
+    }
     if let Some(running) = mcp_running {
         running.await.ok();
     }
     let _ = tasks.supervisor().stop_all().await;
     mediator.stop().await;
     mediator_running.await.ok();
+    servers.stop().await;
+    keeping.await.ok();
     drop(reloader);
+    tools_running.abort();
+    learner_running.abort();
     listener_running.abort();
     bridge_running.abort();
+    servers_running.abort();
     workers_running.abort();
+    resolver_running.abort();
     let _ = std::fs::remove_file(&places.socket);
+    if let Some(path) = voice_socket {
+        let _ = std::fs::remove_file(path);
+    }
     ended
+}
+
+/// The learned set that is active, and its version. One that does not read is told of and left out: a box that
+/// understands what it was shipped with is better than one that does not start.
+fn learned(state: &State) -> Result<(Learned, u64), StoreError> {
+    let Some(version) = state.versions()?.pop() else { return Ok((Learned::default(), 0)) };
+    let number = version.version;
+    Ok(match learner::read(&version) {
+        Ok(learned) => (learned, number),
+        Err(error) => {
+            tracing::error!(%error, "nothing learned is active; see `interlock learn list --versions`");
+            (Learned::default(), number)
+        }
+    })
+}
+
+/// Where agents reach us.
+fn mcp_url(core: &Core, address: Option<SocketAddr>) -> Option<String> {
+    let scheme = if core.settings.tls.is_some() { "https" } else { "http" };
+    address.map(|address| format!("{scheme}://{address}/mcp"))
 }
 
 async fn start_plant() -> Result<plant::server::Plant, BootError> {
@@ -472,12 +583,18 @@ fn carry_signals(signals: Signals) -> Result<mpsc::Receiver<Signal>, BootError> 
     Ok(receiver)
 }
 
-fn status(places: &Places, mcp: Option<SocketAddr>, plant: Option<SocketAddr>) -> Value {
+fn status(
+    places: &Places,
+    mcp: Option<String>,
+    wyoming: Option<SocketAddr>,
+    plant: Option<SocketAddr>,
+) -> Value {
     json!({
         "pid": std::process::id(),
         "state": places.state.display().to_string(),
         "socket": places.socket.display().to_string(),
-        "mcp": mcp.map(|address| format!("http://{address}/mcp")),
+        "mcp": mcp,
+        "wyoming": wyoming.map(|address| format!("tcp://{address}")),
         "console": null,
         "plant": plant.map(|address| format!("tcp://{address}")),
         "version": env!("CARGO_PKG_VERSION"),

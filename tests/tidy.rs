@@ -26,25 +26,23 @@ const MODULES: &[(&str, &[&str], &[&str])] = &[
     // Written forms, no I/O.
     ("record", &[], &["serde"]),
     ("provider", &[], &["serde"]),
-    ("mcp", &[], &["serde", "rmcp"]),
+    // Its words between a tool and its caller carry their way back, and lines are read from a stream.
+    ("mcp", &[], &["serde", "tokio"]),
     // Adapters: the only code that touches the world.
     ("sys", &[], &["libc", "nix"]),
     ("store", &["record"], &["rusqlite", "ed25519_dalek", "getrandom", "sha2", "sm3", "tokio", "base64"]),
-    (
-        "tool",
-        &["sys", "mcp"],
-        &["tokio", "reqwest", "rustls", "tokio_modbus", "tokio_serial", "rmcp", "sha2", "base64"],
-    ),
-    ("infer", &[], &["ort"]),
+    ("tool", &["sys", "mcp"], &["tokio", "reqwest", "rustls", "tokio_modbus", "tokio_serial", "sha2", "base64"]),
+    // Its library of passages is SQLite (FTS5); a model is loaded by its hash.
+    ("infer", &[], &["ort", "rusqlite", "sha2"]),
     // Owners.
     // Its journal says where log lines go.
-    ("engine", &["store", "tool", "infer", "sys", "provider", "record"], &["tokio", "tracing_subscriber"]),
+    ("engine", &["store", "tool", "infer", "sys", "provider", "record", "mcp"], &["tokio", "tracing_subscriber"]),
     // Surfaces: bytes <-> domain words.
     // Its own HTTP front, closer to the wire than axum lets it be; tokens of its sessions are random and hashed.
     (
         "agents",
-        &["mcp", "record", "engine::handle", "engine::supervisor", "engine::tasks", "sys::clock"],
-        &["tokio", "axum", "serde", "rmcp", "hyper", "hyper_util", "getrandom", "sha2"],
+        &["mcp", "record", "engine::handle", "engine::servers", "engine::supervisor", "engine::tasks", "sys::clock"],
+        &["tokio", "tokio_rustls", "axum", "serde", "hyper", "hyper_util", "getrandom", "sha2"],
     ),
     // The socket asks the kernel who is at the other end, hands `interlock mcp` to the front for agents, and reads what
     // the owners publish.
@@ -54,8 +52,10 @@ const MODULES: &[(&str, &[&str], &[&str])] = &[
             "record",
             "engine::agent",
             "engine::handle",
+            "engine::learner",
             "engine::listener",
             "engine::log",
+            "engine::servers",
             "engine::tasks",
             "agents::core",
             "agents::front::stdio",
@@ -64,14 +64,16 @@ const MODULES: &[(&str, &[&str], &[&str])] = &[
         ],
         &["tokio", "axum", "serde", "nix"],
     ),
+    // Voice front ends: their peers are placed as those of the socket are.
+    ("wyoming", &["engine::handle", "engine::listener", "sys::family", "sys::peer"], &["tokio"]),
     ("console", &["record", "engine::handle"], &["tokio", "axum", "serde"]),
     ("export", &["record"], &["tokio", "serde"]),
     // Around them. `cli` has the offline verbs, which act without a daemon; `doctor` asks `sys` about this machine.
-    ("config", &[], &["toml", "serde"]),
+    ("config", &[], &["toml", "serde", "saphyr_parser"]),
     // The plant's process model is a file that a person may write: its mistakes are told as those of the configuration.
     ("plant", &["config"], &["tokio", "tokio_modbus", "toml", "serde"]),
     // The figures of the log stand beside raw SQLite, in one run.
-    ("bench", &["engine", "store", "infer", "sys", "record"], &["tokio", "serde", "rusqlite"]),
+    ("bench", &["engine", "store", "infer", "sys", "record", "provider"], &["tokio", "serde", "rusqlite"]),
     (
         "cli",
         &[
@@ -93,9 +95,9 @@ const MODULES: &[(&str, &[&str], &[&str])] = &[
         "boot",
         &[
             "agents", "bench", "config", "console", "control", "engine", "export", "infer", "mcp", "plant", "provider",
-            "record", "store", "sys", "tool",
+            "record", "store", "sys", "tool", "wyoming",
         ],
-        &["anyhow", "axum", "nix", "tokio", "tracing_subscriber"],
+        &["anyhow", "axum", "nix", "rustls", "tokio", "tokio_rustls", "tracing_subscriber"],
     ),
 ];
 
@@ -124,7 +126,11 @@ const ROOMS: &[(&str, &[&str])] = &[
     ),
     (
         "repair",
-        &["risk", "sample", "id", "time", "request", "surface", "gate", "schedule", "effect", "closure", "event"],
+        // The blocks of a history, which it closes and mends.
+        &[
+            "block", "risk", "sample", "id", "time", "request", "surface", "gate", "schedule", "effect", "closure",
+            "event",
+        ],
     ),
     (
         "mediator",
@@ -133,9 +139,12 @@ const ROOMS: &[(&str, &[&str])] = &[
             "repair",
         ],
     ),
-    ("context", &["id", "time", "block", "request", "closure", "event"]),
+    ("context", &["id", "time", "block", "request", "closure", "event", "repair"]),
     ("trace", &["id", "time", "event"]),
-    ("agent", &["id", "time", "block", "request", "surface", "gate", "effect", "closure", "event", "context"]),
+    (
+        "agent",
+        &["id", "time", "block", "request", "surface", "gate", "effect", "closure", "event", "repair", "context"],
+    ),
     ("liveness", &["id", "time"]),
     ("command", &["risk", "id", "time", "device", "request"]),
     ("learn", &["risk", "id", "time", "command"]),

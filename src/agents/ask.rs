@@ -15,13 +15,14 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::agents::core::Core;
 use crate::agents::ctx::{Ctx, Out};
-use crate::agents::engine::{Answer, Ask, NotAsked, QuestionView};
+use crate::agents::engine::{Answer, QuestionView};
 use crate::agents::list;
 use crate::agents::parked::{Call, Resume};
 use crate::agents::session::Session;
 use crate::agents::tasks::record::Record;
 use crate::mcp::era::{self, Era, Kind};
 use crate::mcp::rpc::{self, RpcError};
+use crate::mcp::upward::{Ask, NotAsked};
 
 /// How long an answer of the client is waited for: as long as a person may look at a form. A question of the gate ends
 /// by itself long before (120 s).

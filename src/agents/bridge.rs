@@ -9,11 +9,14 @@ use std::time::Duration;
 
 use interlock_domain::closure::Ending as Ended;
 use interlock_domain::gate::docket;
+use interlock_domain::gate::policy::Mode;
 use interlock_domain::id::{BatchId, CallId, RunId, TaskId};
 use interlock_domain::liveness::lifecycle::{Outcome, State};
 use interlock_domain::request::why::Lang;
 use interlock_domain::request::{Asker as DomainAsker, Via};
-use interlock_domain::surface::tool::{Annotations, Kind, Tool};
+use interlock_domain::surface::Surface;
+use interlock_domain::surface::narrow::Narrowing;
+use interlock_domain::surface::tool::{Annotations, Declared, Kind, Tool};
 use interlock_domain::time::Wall;
 use serde_json::{Map, Value};
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
@@ -21,13 +24,16 @@ use tokio::task::JoinSet;
 
 use super::core::Core;
 use super::engine::{
-    Answer, Ending, Engine, EngineRequest, NotSubmitted, Offers, Output, QuestionKind, QuestionView, ReplyView,
-    Submitted, TaskSupport, ToolView, WorkerState, WorkerView,
+    Answer, Asker, Ending, Engine, EngineRequest, News, NotSubmitted, Offers, Output, QuestionKind, QuestionView,
+    RawView, ReplyView, Submitted, TaskSupport, ToolView, WorkerState, WorkerView,
 };
-use crate::engine::handle::{Answered, Mediator, NotTaken, Open, Wanted};
+use crate::engine::handle::{Answered, Mediator, NotTaken, Open, Wanted, Who};
+use crate::engine::servers::{self, Change, Servers, View};
 use crate::engine::supervisor::TaskRow;
 use crate::engine::tasks::Tasks;
+use crate::mcp::era::Era;
 use crate::mcp::rpc::{self, RpcError};
+use crate::mcp::upward::Line;
 use crate::sys::clock;
 
 /// Requests of all clients that may wait for this task; it answers each in microseconds.
@@ -36,14 +42,48 @@ const INBOX_LEN_MAX: usize = 256;
 /// News that a slow listener may miss before it is told that everything may have changed.
 const NEWS_LEN_MAX: usize = 64;
 
+/// Requests to the servers behind us, beside calls, that may be under way.
+const RELAYS_MAX: usize = 256;
+
+/// What the holder of a token gets: at most this.
+#[derive(Debug, Clone, Default)]
+pub struct Profile {
+    /// A mode that is narrower than the one of the configuration.
+    pub mode: Option<Mode>,
+    /// What it is left of the tools.
+    pub narrowing: Narrowing,
+}
+
+/// The profiles by the names of their holders.
+pub type Profiles = BTreeMap<String, Profile>;
+
 /// The handle for the front, and the task behind it, which the caller runs.
 #[must_use]
-pub fn bridge(mediator: Mediator, tasks: Tasks) -> (Engine, Bridge) {
+pub fn bridge(
+    mediator: Mediator,
+    tasks: Tasks,
+    servers: Servers,
+    profiles: watch::Receiver<Arc<Profiles>>,
+) -> (Engine, Bridge) {
     let (requests, inbox) = mpsc::channel(INBOX_LEN_MAX);
     let (news, _) = broadcast::channel(NEWS_LEN_MAX);
-    // No server stands behind us yet: there are tools, and nothing beside them.
-    let (_, offers) = watch::channel(Offers::default());
-    let bridge = Bridge { inbox, mediator, tasks, batches: BTreeMap::new(), waiting: JoinSet::new() };
+    let (offering, offers) = watch::channel(Offers::default());
+    let bridge = Bridge {
+        inbox,
+        seen: mediator.surfaces(),
+        mediator,
+        tasks,
+        heard: servers.news(),
+        views: servers.views(),
+        servers,
+        profiles,
+        lists: BTreeMap::new(),
+        batches: BTreeMap::new(),
+        waiting: JoinSet::new(),
+        relays: JoinSet::new(),
+        news: news.clone(),
+        offering,
+    };
     (Engine { requests, news, offers }, bridge)
 }
 
@@ -52,13 +92,24 @@ pub struct Bridge {
     inbox: mpsc::Receiver<EngineRequest>,
     mediator: Mediator,
     tasks: Tasks,
+    servers: Servers,
+    profiles: watch::Receiver<Arc<Profiles>>,
+    seen: watch::Receiver<Surface>,
+    views: watch::Receiver<Arc<View>>,
+    heard: broadcast::Receiver<Change>,
+    /// The list of tools of each holder, made once for as long as nothing changes.
+    lists: BTreeMap<Option<String>, Arc<[ToolView]>>,
     batches: BTreeMap<CallId, BatchId>,
     waiting: JoinSet<CallId>,
+    relays: JoinSet<()>,
+    news: broadcast::Sender<News>,
+    offering: watch::Sender<Offers>,
 }
 
 impl Bridge {
     /// Runs until every handle is gone.
     pub async fn run(mut self) {
+        let mut is_heard = true;
         loop {
             tokio::select! {
                 Some(ended) = self.waiting.join_next() => {
@@ -66,6 +117,12 @@ impl Bridge {
                         self.batches.remove(&call);
                     }
                 }
+                Some(_) = self.relays.join_next() => {}
+                heard = self.heard.recv(), if is_heard => match heard {
+                    Ok(change) => self.tell(&[news(change)]),
+                    Err(broadcast::error::RecvError::Lagged(_)) => self.tell(&News::LISTS),
+                    Err(broadcast::error::RecvError::Closed) => is_heard = false,
+                },
                 request = self.inbox.recv() => match request {
                     Some(request) => self.take(request).await,
                     None => break,
@@ -73,24 +130,55 @@ impl Bridge {
             }
         }
         self.waiting.shutdown().await;
+        self.relays.shutdown().await;
+    }
+
+    fn tell(&mut self, news: &[News]) {
+        // What is announced is what is answered from now on.
+        let servers::Offers { prompts, resources, completions } = self.views.borrow().offers;
+        self.offering.send_replace(Offers { prompts, resources, completions });
+        for news in news {
+            // Fails when nobody listens.
+            let _nobody = self.news.send(news.clone());
+        }
+    }
+
+    fn profile(&self, holder: Option<&str>) -> Profile {
+        holder.and_then(|holder| self.profiles.borrow().get(holder).cloned()).unwrap_or_default()
+    }
+
+    fn list(&mut self, holder: Option<String>) -> Arc<[ToolView]> {
+        let fresh = [self.seen.has_changed(), self.views.has_changed(), self.profiles.has_changed()];
+        // A sender that is gone changes nothing any more.
+        if fresh.into_iter().any(|changed| changed.unwrap_or(false)) {
+            self.lists.clear();
+        }
+        if let Some(list) = self.lists.get(&holder) {
+            return Arc::clone(list);
+        }
+        let narrowing = self.profile(holder.as_deref()).narrowing;
+        self.profiles.mark_unchanged();
+        let raw = Arc::clone(&self.views.borrow_and_update());
+        let surface = self.seen.borrow_and_update().narrowed(&narrowing);
+        let list: Arc<[ToolView]> = surface.tools().map(|tool| view(tool, &raw)).collect();
+        self.lists.insert(holder, Arc::clone(&list));
+        list
     }
 
     async fn take(&mut self, request: EngineRequest) {
         match request {
-            EngineRequest::Tools { run: _, reply } => {
-                let tools = self.mediator.surface().tools().map(|tool| view(tool)).collect();
-                let _ = reply.send(tools);
+            EngineRequest::Tools { holder, reply } => {
+                let _ = reply.send(self.list(holder));
             }
             EngineRequest::OpenRun { asker, reply } => {
-                let asker = DomainAsker { via: Via::Mcp, name: asker.label() };
                 // Without a run the front says that the engine is stopping, which a busy one may as well be.
-                if let Ok(run) = self.mediator.open_run(asker, true).await {
+                if let Ok(run) = self.mediator.open(self.who(&asker)).await {
                     let _ = reply.send(run);
                 }
             }
             EngineRequest::CloseRun(run) => self.mediator.close_run(run).await,
-            EngineRequest::Submit { run, tool, args, up: _, reply } => {
-                let taken = self.submit(run, Wanted { tool, input: args, protective: false }).await;
+            EngineRequest::Submit { run, tool, args, line, reply } => {
+                let taken = self.submit(run, Wanted { tool, input: args, protective: false }, line).await;
                 let _ = reply.send(taken);
             }
             EngineRequest::Answer { question, answer, by } => {
@@ -101,10 +189,7 @@ impl Bridge {
                 // Whether it counted is in the evidence, and the call's own end tells the client.
                 let _ = self.mediator.answer(question, answer, by).await;
             }
-            EngineRequest::Relay { method, params: _, up: _, reply } => {
-                // Nothing is offered, so nothing of it is answered by anybody.
-                let _ = reply.send(Err(RpcError::new(rpc::METHOD_NOT_FOUND, format!("there is no {method}"))));
-            }
+            EngineRequest::Relay { method, params, line, reply } => self.relay(method, params, line, reply),
             EngineRequest::StopWorker(task) => {
                 // Whether it was there is in the evidence.
                 let _ = self.tasks.supervisor().stop(task).await;
@@ -117,11 +202,44 @@ impl Bridge {
         }
     }
 
-    async fn submit(&mut self, run: RunId, wanted: Wanted) -> Result<Submitted, NotSubmitted> {
-        if self.mediator.surface().tool(&wanted.tool).is_none() {
-            return Err(NotSubmitted::NoSuchTool);
+    fn who(&self, asker: &Asker) -> Who {
+        let Profile { mode, narrowing } = self.profile(asker.holder.as_deref());
+        let asker = DomainAsker { via: Via::Mcp, name: asker.label() };
+        Who { mode, narrowing, ..Who::of(asker, true) }
+    }
+
+    fn relay(
+        &mut self,
+        method: String,
+        params: Value,
+        line: Line,
+        mut reply: oneshot::Sender<Result<Value, RpcError>>,
+    ) {
+        if self.relays.len() >= RELAYS_MAX {
+            let _ = reply.send(Err(RpcError::new(rpc::BUSY, format!("{RELAYS_MAX} requests are under way"))));
+            return;
         }
-        let submitted = self.mediator.submit(run, vec![wanted]).await.map_err(|error| match error {
+        let servers = self.servers.clone();
+        let params = match params {
+            Value::Object(params) => params,
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => Map::new(),
+        };
+        self.relays.spawn(async move {
+            let answer = tokio::select! {
+                answer = servers.relay(&method, params, &line) => answer,
+                // Nobody wants it any more; the drop cancels it at the server.
+                () = reply.closed() => return,
+            };
+            let _ = reply.send(answer);
+        });
+    }
+
+    async fn submit(&mut self, run: RunId, wanted: Wanted, line: Line) -> Result<Submitted, NotSubmitted> {
+        let is_theirs = match self.seen.borrow().tool(&wanted.tool) {
+            None => return Err(NotSubmitted::NoSuchTool),
+            Some(tool) => matches!(tool.kind(), Kind::Declared(Declared { mcp: Some(_), .. })),
+        };
+        let submitted = self.mediator.submit_on_line(run, wanted, line).await.map_err(|error| match error {
             NotTaken::Busy => NotSubmitted::Busy,
             NotTaken::Stopping => NotSubmitted::Stopping,
             NotTaken::Input(_) | NotTaken::Batch(_) | NotTaken::NoParent(_) => {
@@ -137,7 +255,7 @@ impl Bridge {
             if let Ok(answered) = replies.await
                 && let Some(answered) = answered.into_iter().next()
             {
-                let _ = back.send(reply_view(&answered));
+                let _ = back.send(reply_view(&answered, is_theirs));
             }
             call
         });
@@ -145,10 +263,26 @@ impl Bridge {
     }
 }
 
-fn view(tool: &Tool) -> ToolView {
+fn news(change: Change) -> News {
+    match change {
+        Change::Tools => News::ToolsChanged,
+        Change::Prompts => News::PromptsChanged,
+        Change::Resources => News::ResourcesChanged,
+        Change::Resource(uri) => News::ResourceUpdated(uri),
+    }
+}
+
+fn view(tool: &Tool, servers: &View) -> ToolView {
     let definition = tool.definition();
-    let tasks =
-        if matches!(definition.kind, Kind::Monitor(_)) { TaskSupport::Optional } else { TaskSupport::Forbidden };
+    let listed = servers.tools.get(&definition.name).map(|raw| &raw.listed);
+    let tasks = match listed.map(|listed| listed.of(Era::Legacy)["execution"]["taskSupport"].as_str()) {
+        None if matches!(definition.kind, Kind::Monitor(_)) => TaskSupport::Optional,
+        Some(Some("optional")) => TaskSupport::Optional,
+        Some(Some("required")) => TaskSupport::Required,
+        None | Some(None | Some(_)) => TaskSupport::Forbidden,
+    };
+    let raw =
+        listed.map(|listed| RawView { legacy: listed.of(Era::Legacy).clone(), modern: listed.of(Era::Modern).clone() });
     ToolView {
         name: definition.name.clone(),
         title: definition.title.en.clone(),
@@ -158,6 +292,7 @@ fn view(tool: &Tool) -> ToolView {
         annotations: annotations(definition.annotations),
         contract: crate::record::contract::to_json(&tool.weakest_contract()),
         tasks,
+        raw: raw.map(Arc::new),
     }
 }
 
@@ -194,7 +329,7 @@ fn question(open: &Open) -> QuestionView {
     }
 }
 
-fn reply_view(answered: &Answered) -> ReplyView {
+fn reply_view(answered: &Answered, is_theirs: bool) -> ReplyView {
     let ended = &answered.reply.ending;
     let ending = match ended {
         Ended::Ran(_) => match ended.word() {
@@ -205,11 +340,12 @@ fn reply_view(answered: &Answered) -> ReplyView {
         Ended::NotStarted(_) => Ending::NotStarted,
     };
     let output = ended.output().map(|output| (**output).clone());
-    let task = output.as_ref().and_then(|output| output["task"].as_str()).and_then(|task| task.parse::<TaskId>().ok());
+    let started = output.as_ref().filter(|_| !is_theirs).and_then(|output| output["task"].as_str());
+    let task = started.and_then(|task| task.parse::<TaskId>().ok());
     ReplyView {
         ending,
         code: ended.code().unwrap_or("done").to_owned(),
-        output: output.map(Output::Object),
+        output: output.map(if is_theirs { Output::Result } else { Output::Object }),
         message: ended.message(Lang::En),
         evidence: answered.evidence.map(|seq| seq.0),
         task,

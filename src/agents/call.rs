@@ -16,8 +16,7 @@ use crate::agents::ask::{self, Asking, Heard};
 use crate::agents::core::{Core, stopping};
 use crate::agents::ctx::{Ctx, Fault};
 use crate::agents::engine::{
-    Answer, Ending, EngineRequest, NotAsked, NotSubmitted, QuestionView, ReplyView, Submitted, TaskSupport,
-    UPWARD_LEN_MAX, Upward,
+    Answer, Ending, EngineRequest, NotSubmitted, Output, QuestionView, ReplyView, Submitted, TaskSupport,
 };
 use crate::agents::list;
 use crate::agents::outcome;
@@ -27,6 +26,7 @@ use crate::agents::tasks::methods;
 use crate::agents::tasks::record::Record;
 use crate::mcp::era::{self, Era, Kind};
 use crate::mcp::rpc::{self, Request, RpcError};
+use crate::mcp::upward::{Line, NotAsked, UPWARD_LEN_MAX, Upward};
 
 /// Carries out one `tools/call`.
 ///
@@ -37,7 +37,7 @@ pub async fn call(core: &Core, request: Request, ctx: &mut Ctx) -> Result<Value,
     let digest = Call::of(&request.method, &request.params);
     let augmented = request.params.get("task").cloned();
     let (tool, args) = read(request.params)?;
-    let tools = core.engine.tools(None).await.map_err(|_| stopping())?;
+    let tools = core.engine.tools(ctx.client.holder.as_deref()).await.map_err(|_| stopping())?;
     let support = tools.iter().find(|view| view.name == tool).map_or(TaskSupport::Forbidden, |view| view.tasks);
     match (ctx.era, support, augmented) {
         (Era::Legacy, TaskSupport::Optional | TaskSupport::Required, Some(task)) => {
@@ -70,6 +70,7 @@ pub async fn call(core: &Core, request: Request, ctx: &mut Ctx) -> Result<Value,
 /// Answers the request with a task, and goes on without its client.
 async fn become_task(core: &Core, ctx: &mut Ctx, tool: &str, ttl_ms: Option<u64>) -> Result<(), RpcError> {
     let record = core.tasks.create(ctx, tool, ttl_ms)?;
+    core.tasks.kept(&record).await;
     let result = created(ctx.era, &record);
     ctx.task = Some(record);
     ctx.finish(Ok(era::finish(result, ctx.era, Kind::Plain, &list::server()))).await;
@@ -118,20 +119,39 @@ async fn carry_out(
     tool: ToolName,
     args: Value,
 ) -> Result<Value, Fault> {
-    let (up, from_tool) = mpsc::channel(UPWARD_LEN_MAX);
+    let (line, from_tool) = line(ctx);
     let name = tool.as_str().to_owned();
-    let Submitted { call, question, reply } = match core.engine.submit(run, tool, args, up).await {
+    let Submitted { call, question, reply } = match core.engine.submit(run, tool, args, line).await {
         Ok(submitted) => submitted,
         Err(why) => return Ok(outcome::not_submitted(&name, why)?),
     };
-    match attend(core, ctx, digest, Work { tool: &name, call: Some(call), question, reply, from_tool }).await? {
-        Over::Ended(reply) => ended(core, ctx, &name, call, reply),
+    let mut told = None;
+    let work = Work { tool: &name, call: Some(call), question, reply, from_tool };
+    match attend(core, ctx, digest, work, &mut told).await? {
+        Over::Ended(mut reply) => {
+            // Another server's failure is told in its own words.
+            if let (Ending::Failed, Some(told)) = (reply.ending, told) {
+                reply.output = Some(told.map_or_else(Output::Error, Output::Result));
+            }
+            ended(core, ctx, &name, call, reply).await
+        }
         Over::Waiting(question) => Ok(outcome::waiting(call, &question)),
     }
 }
 
+/// The way up from a tool, with what its client said of itself.
+fn line(ctx: &Ctx) -> (Line, mpsc::Receiver<Upward>) {
+    let (up, from_tool) = mpsc::channel(UPWARD_LEN_MAX);
+    let mut capabilities = ctx.capabilities.clone();
+    if ctx.task.is_some() {
+        // Whoever made a task of its call knows tasks, in whichever era it said so.
+        capabilities["extensions"][era::TASKS] = json!({});
+    }
+    (Line { up, era: ctx.era, capabilities, meta: ctx.meta.clone() }, from_tool)
+}
+
 /// The end of a call: the result, or a task that stands for the worker that it started.
-fn ended(core: &Core, ctx: &mut Ctx, tool: &str, call: CallId, reply: ReplyView) -> Result<Value, Fault> {
+async fn ended(core: &Core, ctx: &mut Ctx, tool: &str, call: CallId, reply: ReplyView) -> Result<Value, Fault> {
     let worker = match (reply.ending, reply.task) {
         (Ending::Done, Some(worker)) => worker,
         (Ending::Done | Ending::Failed | Ending::Unknown | Ending::NotStarted, _) => {
@@ -147,6 +167,7 @@ fn ended(core: &Core, ctx: &mut Ctx, tool: &str, call: CallId, reply: ReplyView)
         && let Ok(record) = core.tasks.create(ctx, tool, None)
     {
         record.follow(worker, call, reply);
+        core.tasks.kept(&record).await;
         return Ok(created(ctx.era, &record));
     }
     Ok(outcome::result(call, reply)?)
@@ -172,12 +193,13 @@ pub async fn relay(core: &Core, request: Request, ctx: &mut Ctx) -> Result<Value
             _ => {}
         }
     }
-    let (up, from_tool) = mpsc::channel(UPWARD_LEN_MAX);
-    let reply = core.engine.relay(&method, Value::Object(params), up).map_err(|why| match why {
+    let (line, from_tool) = line(ctx);
+    let reply = core.engine.relay(&method, Value::Object(params), line).map_err(|why| match why {
         NotSubmitted::Busy => RpcError::new(rpc::BUSY, "too much is under way; try again later"),
         NotSubmitted::NoSuchTool | NotSubmitted::BadArguments(_) | NotSubmitted::Stopping => stopping(),
     })?;
-    match attend(core, ctx, &digest, Work { tool: &method, call: None, question: None, reply, from_tool }).await? {
+    let work = Work { tool: &method, call: None, question: None, reply, from_tool };
+    match attend(core, ctx, &digest, work, &mut None).await? {
         Over::Ended(answer) => Ok(answer?),
         Over::Waiting(_) => Err(stopping().into()),
     }
@@ -199,8 +221,14 @@ enum Over<T> {
     Waiting(QuestionView),
 }
 
-/// Stays with a piece of work until it ends, or nobody waits for it any more.
-async fn attend<T>(core: &Core, ctx: &mut Ctx, digest: &Call, work: Work<'_, T>) -> Result<Over<T>, Fault> {
+/// Stays with a piece of work until it ends, or nobody waits for it any more. `told` is what another server answered.
+async fn attend<T>(
+    core: &Core,
+    ctx: &mut Ctx,
+    digest: &Call,
+    work: Work<'_, T>,
+    told: &mut Option<Result<Value, RpcError>>,
+) -> Result<Over<T>, Fault> {
     let Work { tool, call, question, mut reply, mut from_tool } = work;
     let cancel = ctx.cancel.clone();
     let mut asking: Option<(Asking, Purpose)> = None;
@@ -250,6 +278,7 @@ async fn attend<T>(core: &Core, ctx: &mut Ctx, digest: &Call, work: Work<'_, T>)
                 while let Ok(sent) = from_tool.try_recv() {
                     match sent {
                         Upward::Detached => detach(core, ctx, tool).await,
+                        Upward::Answer(answer) => *told = Some(answer),
                         sent @ (Upward::Progress { .. } | Upward::Log { .. } | Upward::Ask { .. }) => pass_on(ctx, sent),
                     }
                 }
@@ -270,6 +299,7 @@ async fn attend<T>(core: &Core, ctx: &mut Ctx, digest: &Call, work: Work<'_, T>)
             }
             sent = from_tool.recv(), if tool_is_there && asking.is_none() => match sent {
                 Some(Upward::Detached) => detach(core, ctx, tool).await,
+                Some(Upward::Answer(answer)) => *told = Some(answer),
                 Some(sent) => asking = upward(core, ctx, digest, sent).await,
                 None => tool_is_there = false,
             },
@@ -378,7 +408,7 @@ fn pass_on(ctx: &Ctx, sent: Upward) {
     match sent {
         Upward::Progress { progress, total, message } => ctx.progress(progress, total, message.as_deref()),
         Upward::Log { level, logger, data } => ctx.log(&level, logger.as_deref(), &data),
-        Upward::Detached => {}
+        Upward::Detached | Upward::Answer(_) => {}
         Upward::Ask { reply, .. } => {
             let _gone = reply.send(Err(NotAsked::NoAnswer));
         }
@@ -387,7 +417,7 @@ fn pass_on(ctx: &Ctx, sent: Upward) {
 
 async fn upward(core: &Core, ctx: &mut Ctx, digest: &Call, sent: Upward) -> Option<(Asking, Purpose)> {
     match sent {
-        said @ (Upward::Progress { .. } | Upward::Log { .. } | Upward::Detached) => {
+        said @ (Upward::Progress { .. } | Upward::Log { .. } | Upward::Detached | Upward::Answer(_)) => {
             pass_on(ctx, said);
             None
         }

@@ -3,17 +3,19 @@
 //! The fronts hand in a request with all that they know of it ([`Ctx`]), and read the answer from the way out that
 //! stands in it. What is in here does not know HTTP from stdio.
 
+use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use interlock_domain::id::RunId;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
+use tokio_rustls::TlsAcceptor;
 
 use crate::agents::call;
 use crate::agents::ctx::{Ctx, Fault};
 use crate::agents::engine::{Engine, EngineRequest, Offers};
-use crate::agents::front::door::Tokens;
+use crate::agents::front::door::{Hosts, Tokens};
 use crate::agents::list;
 use crate::agents::listen;
 use crate::agents::parked::Parked;
@@ -24,7 +26,7 @@ use crate::mcp::era::{self, Era, Kind};
 use crate::mcp::rpc::{self, Request, RpcError};
 
 /// What can be set. The defaults are what the daemon runs with; tests set shorter waits.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Settings {
     /// How long a call whose question nobody answers is held for a client that cannot be asked (`contracts.md`,
     /// "Questions"): below the minute after which most clients give up by themselves.
@@ -42,6 +44,12 @@ pub struct Settings {
     pub connections_max: usize,
     /// Who may come in over HTTP.
     pub tokens: Tokens,
+    /// What the machine is called beside loopback's names.
+    pub hosts: Hosts,
+    /// Speaks TLS with clients, where others than this machine can reach us.
+    pub tls: Option<TlsAcceptor>,
+    /// Requests that the holder of one token may send in a second, on average; a tenth of a minute's worth at once.
+    pub rate_max: u32,
     /// How long the head of a request may take, and how long a connection may lie idle. Clients close idle
     /// connections after 4 to 5 s themselves, so they do not run into it.
     pub head_wait: Duration,
@@ -49,6 +57,16 @@ pub struct Settings {
     pub body_wait: Duration,
     /// How long answers in flight are waited for when the daemon stops or an input ends.
     pub drain_wait: Duration,
+}
+
+impl fmt::Debug for Settings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // What speaks TLS has no written form, and nothing in here is worth more than who may come in.
+        f.debug_struct("Settings")
+            .field("tokens", &self.tokens)
+            .field("tls", &self.tls.is_some())
+            .finish_non_exhaustive()
+    }
 }
 
 impl Default for Settings {
@@ -61,6 +79,9 @@ impl Default for Settings {
             sessions_max: 2048,
             connections_max: 2048,
             tokens: Tokens::default(),
+            hosts: Hosts::default(),
+            tls: None,
+            rate_max: 500,
             head_wait: Duration::from_secs(30),
             body_wait: Duration::from_secs(30),
             drain_wait: Duration::from_secs(5),
@@ -174,7 +195,7 @@ impl Core {
             (Era::Modern, "server/discover") => Ok(list::discover(self.engine.offers())),
             (Era::Modern, "subscriptions/listen") => listen::listen(self, &request, ctx).await,
             (_, "tools/list") => {
-                let tools = self.engine.tools(None).await.map_err(|_| stopping())?;
+                let tools = self.engine.tools(ctx.client.holder.as_deref()).await.map_err(|_| stopping())?;
                 Ok(list::tools(&tools, &request.params, self.settings.page_len, ctx.era)?)
             }
             (_, "tools/call") => call::call(self, request, ctx).await,

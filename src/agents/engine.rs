@@ -12,9 +12,7 @@ use serde_json::{Value, json};
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
 
 use crate::mcp::rpc::RpcError;
-
-/// Messages that a tool may have under way to its caller. A tool that is faster than its caller waits.
-pub const UPWARD_LEN_MAX: usize = 64;
+use crate::mcp::upward::Line;
 
 /// The way to the engine. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -43,10 +41,10 @@ pub struct Offers {
 /// is stopping.
 #[derive(Debug)]
 pub enum EngineRequest {
-    /// The tools that a run can see, or that anybody of this surface can see when there is no run yet.
+    /// The tools that the holder of a token can see: the same on each of its connections.
     Tools {
-        /// For whom.
-        run: Option<RunId>,
+        /// Whose token it is, where tokens are asked for.
+        holder: Option<String>,
         /// Sorted by name.
         reply: oneshot::Sender<Arc<[ToolView]>>,
     },
@@ -68,7 +66,7 @@ pub enum EngineRequest {
         /// With which arguments: always an object.
         args: Value,
         /// Where the tool may send progress, log messages and questions of its own.
-        up: mpsc::Sender<Upward>,
+        line: Line,
         /// What became of it at the door.
         reply: oneshot::Sender<Result<Submitted, NotSubmitted>>,
     },
@@ -79,7 +77,7 @@ pub enum EngineRequest {
         /// Its parameters, without what belongs to the client's own connection.
         params: Value,
         /// Where progress, log messages and questions go.
-        up: mpsc::Sender<Upward>,
+        line: Line,
         /// The answer. When its receiver is gone, nobody wants it any more.
         reply: oneshot::Sender<Result<Value, RpcError>>,
     },
@@ -161,6 +159,17 @@ pub struct ToolView {
     pub contract: Value,
     /// Whether a call of it may, or has to, become a task of the protocol.
     pub tasks: TaskSupport,
+    /// The definition of another server's tool, which is passed on as it came.
+    pub raw: Option<Arc<RawView>>,
+}
+
+/// The definition of another server's tool in both eras, word for word.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RawView {
+    /// For clients of the older era.
+    pub legacy: Value,
+    /// For those of the modern one.
+    pub modern: Value,
 }
 
 /// Whether a call of a tool becomes a task of the protocol.
@@ -296,60 +305,6 @@ pub enum Output {
     Error(RpcError),
 }
 
-/// What a running tool sends to its caller.
-#[derive(Debug)]
-pub enum Upward {
-    /// How far it is. Dropped when the caller did not ask for progress.
-    Progress {
-        /// Grows with every message.
-        progress: f64,
-        /// What it grows to, where that is known.
-        total: Option<f64>,
-        /// For people.
-        message: Option<String>,
-    },
-    /// A log message: severity (RFC 5424 name), logger, payload.
-    Log {
-        /// Severity.
-        level: String,
-        /// Which part of the tool speaks.
-        logger: Option<String>,
-        /// The message.
-        data: Value,
-    },
-    /// From here on it works in the background: a client that knows tasks gets one now, any other waits.
-    Detached,
-    /// Requests to the client that must be answered before the tool can go on, all at once.
-    Ask {
-        /// What is asked, by a key of the tool's own.
-        asks: Vec<Ask>,
-        /// The answers by key, or why there are none.
-        reply: oneshot::Sender<Result<Vec<(String, Value)>, NotAsked>>,
-    },
-}
-
-/// One request to the client: `elicitation/create`, `sampling/createMessage` or `roots/list`.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Ask {
-    /// Names the answer.
-    pub key: String,
-    /// The method.
-    pub method: String,
-    /// Its parameters.
-    pub params: Value,
-}
-
-/// Why the client did not answer.
-#[derive(Debug, Clone, PartialEq)]
-pub enum NotAsked {
-    /// It did not declare this capability.
-    NotDeclared(&'static str),
-    /// It answered with an error.
-    Refused(RpcError),
-    /// It did not come back in time, or is gone.
-    NoAnswer,
-}
-
 /// What the supervisor says of one worker.
 #[derive(Debug, Clone, PartialEq)]
 pub struct WorkerView {
@@ -445,13 +400,14 @@ impl News {
 }
 
 impl Engine {
-    /// The tools that a run can see.
+    /// The tools that the holder of a token can see.
     ///
     /// # Errors
     /// When the engine is stopping.
-    pub async fn tools(&self, run: Option<RunId>) -> Result<Arc<[ToolView]>, Stopping> {
+    pub async fn tools(&self, holder: Option<&str>) -> Result<Arc<[ToolView]>, Stopping> {
         let (reply, answer) = oneshot::channel();
-        self.requests.send(EngineRequest::Tools { run, reply }).await.map_err(|_| Stopping)?;
+        let holder = holder.map(str::to_owned);
+        self.requests.send(EngineRequest::Tools { holder, reply }).await.map_err(|_| Stopping)?;
         answer.await.map_err(|_| Stopping)
     }
 
@@ -469,15 +425,9 @@ impl Engine {
     ///
     /// # Errors
     /// Why it was not taken in.
-    pub async fn submit(
-        &self,
-        run: RunId,
-        tool: ToolName,
-        args: Value,
-        up: mpsc::Sender<Upward>,
-    ) -> Result<Submitted, NotSubmitted> {
+    pub async fn submit(&self, run: RunId, tool: ToolName, args: Value, line: Line) -> Result<Submitted, NotSubmitted> {
         let (reply, answer) = oneshot::channel();
-        match self.requests.try_send(EngineRequest::Submit { run, tool, args, up, reply }) {
+        match self.requests.try_send(EngineRequest::Submit { run, tool, args, line, reply }) {
             Ok(()) => answer.await.unwrap_or(Err(NotSubmitted::Stopping)),
             Err(mpsc::error::TrySendError::Full(_)) => Err(NotSubmitted::Busy),
             Err(mpsc::error::TrySendError::Closed(_)) => Err(NotSubmitted::Stopping),
@@ -492,10 +442,10 @@ impl Engine {
         &self,
         method: &str,
         params: Value,
-        up: mpsc::Sender<Upward>,
+        line: Line,
     ) -> Result<oneshot::Receiver<Result<Value, RpcError>>, NotSubmitted> {
         let (reply, answer) = oneshot::channel();
-        let request = EngineRequest::Relay { method: method.to_owned(), params, up, reply };
+        let request = EngineRequest::Relay { method: method.to_owned(), params, line, reply };
         match self.requests.try_send(request) {
             Ok(()) => Ok(answer),
             Err(mpsc::error::TrySendError::Full(_)) => Err(NotSubmitted::Busy),

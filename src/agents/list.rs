@@ -6,7 +6,7 @@
 use interlock_domain::id::ToolName;
 use serde_json::{Map, Value, json};
 
-use crate::agents::engine::{Offers, TaskSupport, ToolView};
+use crate::agents::engine::{Offers, RawView, TaskSupport, ToolView};
 use crate::mcp::era::{self, Era};
 use crate::mcp::rpc::{self, RpcError};
 
@@ -91,6 +91,9 @@ pub fn tools(all: &[ToolView], params: &Map<String, Value>, page_len: usize, era
 const CURSOR_PREFIX: &str = "after:";
 
 fn tool_value(tool: &ToolView, era: Era) -> Value {
+    if let Some(raw) = &tool.raw {
+        return passed_on(tool, raw, era);
+    }
     let mut value = json!({
         "name": tool.name.as_str(),
         "title": tool.title,
@@ -110,8 +113,29 @@ fn tool_value(tool: &ToolView, era: Era) -> Value {
     value
 }
 
+/// Another server's definition under our name for it, with the contract that we go by. Everything else is as it came.
+fn passed_on(tool: &ToolView, raw: &RawView, era: Era) -> Value {
+    let mut value = match era {
+        Era::Legacy => raw.legacy.clone(),
+        Era::Modern => raw.modern.clone(),
+    };
+    if let Some(members) = value.as_object_mut() {
+        members.insert("name".to_owned(), tool.name.as_str().into());
+        if era == Era::Modern {
+            members.remove("execution");
+        }
+        let meta = members.entry("_meta").or_insert_with(|| json!({}));
+        if let Some(meta) = meta.as_object_mut() {
+            meta.entry("interlock/contract").or_insert_with(|| tool.contract.clone());
+        }
+    }
+    value
+}
+
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
 
     fn tool(name: &str) -> ToolView {
@@ -124,6 +148,7 @@ mod tests {
             annotations: json!({"readOnlyHint": true}),
             contract: json!({"effect": "none"}),
             tasks: TaskSupport::Optional,
+            raw: None,
         }
     }
 
@@ -151,6 +176,22 @@ mod tests {
         for cursor in [json!("b"), json!(""), json!("after:"), json!("after:a b"), json!(3)] {
             assert_eq!(page(&cursor), Err(rpc::INVALID_PARAMS), "{cursor}");
         }
+    }
+
+    #[test]
+    fn a_tool_of_another_server_is_passed_on_as_it_came() {
+        let theirs = json!({
+            "name": "echo", "future": {"x": [1, 2.5]}, "execution": {"taskSupport": "optional"},
+            "inputSchema": {"type": "object", "$defs": {"a": {"$ref": "#/$defs/a"}}}, "_meta": {"mark": 1},
+        });
+        let raw = Some(Arc::new(RawView { legacy: theirs.clone(), modern: theirs.clone() }));
+        let tool = ToolView { raw, ..tool("s__echo") };
+        let mut expected = theirs;
+        expected["name"] = "s__echo".into();
+        expected["_meta"] = json!({"mark": 1, "interlock/contract": {"effect": "none"}});
+        assert_eq!(tool_value(&tool, Era::Legacy), expected);
+        expected.as_object_mut().unwrap().remove("execution");
+        assert_eq!(tool_value(&tool, Era::Modern), expected);
     }
 
     #[test]

@@ -100,7 +100,7 @@ fn explain(ending: Ending, code: &str, message: &str, evidence: Option<u64>) -> 
 
 /// The codes of a refusal that somebody decided, as against one that circumstances brought.
 fn is_denial(code: &str) -> bool {
-    code.starts_with("denied") || code == "policy"
+    code.starts_with("denied") || matches!(code, "policy" | "nobody_to_ask" | "ask_timed_out" | "definition_changed")
 }
 
 fn error_result(text: &str, outcome: &Value) -> Value {

@@ -5,4 +5,5 @@ pub mod evidence;
 pub mod gate;
 pub mod liveness;
 pub mod match_bench;
+pub mod normalize;
 pub mod startup;

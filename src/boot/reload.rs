@@ -8,11 +8,14 @@ use interlock_domain::surface::Surface;
 use serde_json::json;
 use tokio::sync::watch;
 
-use super::{Places, commands, surface};
+use super::{Places, commands, mcp, surface};
+use crate::agents::bridge::Profiles;
+use crate::config::mcp::McpSettings;
 use crate::config::{self, Config};
 use crate::control::wire::{Kind, Trouble};
 use crate::engine::handle::{Grounds, Mediator};
-use crate::engine::listener::Listener;
+use crate::engine::learner::Learner;
+use crate::engine::servers::Servers;
 use crate::engine::stamp;
 use crate::record::{Row, kind};
 use crate::store::queue::{Entry, Writer};
@@ -22,12 +25,15 @@ use crate::sys::notify::Notifier;
 pub(super) struct Reloader {
     pub(super) places: Places,
     pub(super) config: Config,
-    pub(super) listener: Listener,
+    pub(super) learner: Learner,
     pub(super) mediator: Mediator,
+    pub(super) servers: Servers,
     pub(super) writer: Writer,
     pub(super) surface_sender: watch::Sender<Surface>,
     pub(super) grounds_sender: watch::Sender<Arc<Grounds>>,
     pub(super) model_sender: watch::Sender<Option<Arc<crate::engine::agent::Settings>>>,
+    pub(super) devices_sender: watch::Sender<Arc<Devices>>,
+    pub(super) profiles_sender: watch::Sender<Arc<Profiles>>,
     /// The devices of the embedded plant, while it runs.
     pub(super) plant: Option<Devices>,
 }
@@ -67,19 +73,26 @@ impl Reloader {
         };
         let bug = |error: super::BootError| Refused::from(Trouble::new(Kind::Bug, error.to_string()));
         let grounds = surface::grounds(&config, &self.places.state).map_err(bug)?;
-        let tools = surface::tools(&config, Arc::clone(&devices), &grounds).map_err(bug)?;
-        let visible = surface::surface(&devices).map_err(bug)?;
+        let tools = surface::tools(&config, Arc::clone(&devices), &grounds, self.servers.down()).map_err(bug)?;
+        let base = surface::base(&devices, &config.contracts).map_err(bug)?;
+        let servers = mcp::servers(&config).map_err(refused)?;
         let settings = surface::settings(&config, &self.places);
         let model = super::agent::settings(config.agent.as_ref(), &grounds.cwd)
             .map_err(|error| Trouble::new(Kind::Config, error.to_string()))?;
         let busy = |error: crate::engine::handle::NotTaken| Refused::from(Trouble::new(Kind::Busy, error.to_string()));
         // The gate first: nothing that is understood anew may pass under old rules.
-        self.mediator.reconfigure(settings, visible.clone(), tools).await.map_err(busy)?;
-        let _ = self.surface_sender.send(visible);
+        let own = Surface::new(base.clone());
+        self.mediator.reconfigure(settings, own.clone(), tools).await.map_err(busy)?;
+        let _ = self.surface_sender.send(own);
+        let _ = self.profiles_sender.send(Arc::new(mcp::profiles(&config.mcp)));
+        // The tools of the servers come back in one step, under the new rules.
+        self.servers.configure(base, Arc::clone(&config.rules), servers).await;
         let _ = self.grounds_sender.send(Arc::new(grounds));
         let _ = self.model_sender.send(model);
+        let _ = self.devices_sender.send(Arc::clone(&devices));
         let count = set.len();
-        self.listener.swap(set.ears(devices)).await.map_err(busy)?;
+        let busy = |error: crate::engine::learner::NotLearned| Trouble::new(Kind::Busy, error.to_string());
+        self.learner.rebase(set.basis(devices)).await.map_err(busy)?;
         self.config = config;
         let name = file.map_or_else(|| PathBuf::from("the embedded default"), PathBuf::from);
         Ok(format!("{} is in force: {count} commands, {} rules", name.display(), self.config.rules.all().len()))
@@ -95,8 +108,15 @@ impl Reloader {
         if self.plant.is_some() != config.devices.is_empty() {
             return Err(restart("whether the embedded plant runs (a first [[device]])"));
         }
-        if self.config.mcp_listen != config.mcp_listen {
-            return Err(restart("mcp"));
+        let (old, new) = (&self.config.mcp, &config.mcp);
+        let tokens = |mcp: &McpSettings| -> Vec<_> {
+            mcp.clients.iter().map(|client| (client.name.clone(), client.token.clone())).collect()
+        };
+        if (old.listen, &old.tls, &old.hosts, tokens(old)) != (new.listen, &new.tls, &new.hosts, tokens(new)) {
+            return Err(restart("where MCP listens, and who may come in,"));
+        }
+        if (self.config.wyoming_listen, &self.config.wyoming_socket) != (config.wyoming_listen, &config.wyoming_socket) {
+            return Err(restart("wyoming"));
         }
         if (self.config.scan, self.config.tau, self.config.tier) != (config.scan, config.tau, config.tier) {
             return Err(restart("liveness"));

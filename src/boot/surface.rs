@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use interlock_domain::device::table::Devices;
-use interlock_domain::device::table::{READ, WRITE};
+use interlock_domain::device::read_back::holds_what_was_written;
+use interlock_domain::device::table::{Device, Devices, Does, READ, WRITE};
 use interlock_domain::id::ToolName;
 use interlock_domain::risk::Risk;
-use interlock_domain::surface::Surface;
+use interlock_domain::surface::contract::{Contract, Effect, OutcomeBy};
 use interlock_domain::surface::device::{ActionFacts, DeviceFacts, DeviceTable};
+use interlock_domain::surface::promise::Promise;
 use interlock_domain::surface::tool::{Annotations, BadTool, Definition, Kind, Text, Tool};
 
 use super::{BootError, Places};
@@ -36,7 +37,12 @@ pub(super) fn grounds(config: &Config, state: &Path) -> Result<Grounds, BootErro
 }
 
 /// The code that acts on the world.
-pub(super) fn tools(config: &Config, devices: Arc<Devices>, grounds: &Grounds) -> Result<Arc<Tools>, BootError> {
+pub(super) fn tools(
+    config: &Config,
+    devices: Arc<Devices>,
+    grounds: &Grounds,
+    servers: crate::tool::mcp::Servers,
+) -> Result<Arc<Tools>, BootError> {
     let http = http::Http::new(http::Limits { link_local: config.http_link_local, ..http::Limits::default() })
         .map_err(|error| BootError::Other(anyhow::Error::new(error)))?;
     Ok(Arc::new(Tools {
@@ -45,15 +51,16 @@ pub(super) fn tools(config: &Config, devices: Arc<Devices>, grounds: &Grounds) -
         files: files::Limits::default(),
         shell: shell::Limits::default(),
         cwd: grounds.cwd.clone(),
+        servers,
     }))
 }
 
-/// What every run sees.
-pub(super) fn surface(devices: &Devices) -> Result<Surface, BootError> {
-    make(devices).map_err(|error| BootError::Other(anyhow::Error::new(error)))
+/// The tools of our own that every run sees.
+pub(super) fn base(devices: &Devices, promises: &[Promise]) -> Result<Vec<Arc<Tool>>, BootError> {
+    make(devices, promises).map_err(|error| BootError::Other(anyhow::Error::new(error)))
 }
 
-fn make(devices: &Devices) -> Result<Surface, BadTool> {
+fn make(devices: &Devices, promises: &[Promise]) -> Result<Vec<Arc<Tool>>, BadTool> {
     let table = Arc::new(table(devices));
     let hints = |read_only, destructive, idempotent, open_world| Annotations {
         read_only: Some(read_only),
@@ -70,7 +77,7 @@ fn make(devices: &Devices) -> Result<Surface, BadTool> {
     ];
     tools.extend(own::tools(table)?);
     tools.push(agent::child::tool()?);
-    Ok(Surface::new(tools.into_iter().map(Arc::new)))
+    Ok(tools.into_iter().map(|tool| Arc::new(tool.promised(promises))).collect())
 }
 
 fn tool(about: &About, kind: Kind, annotations: Annotations) -> Result<Tool, BadTool> {
@@ -111,6 +118,7 @@ fn table(devices: &Devices) -> DeviceTable {
             bus: device.bus.clone(),
             ranges: device.points.iter().filter_map(|(name, point)| Some((name.clone(), point.range?))).collect(),
             actions,
+            contracts: contracts(devices, device),
         };
         table.insert(device.name.clone(), facts);
     }
@@ -123,9 +131,34 @@ fn table(devices: &Devices) -> DeviceTable {
             bus: EVERY.to_owned(),
             ranges: BTreeMap::new(),
             actions: BTreeMap::from([("list".to_owned(), list)]),
+            contracts: BTreeMap::new(),
         },
     );
     DeviceTable(table)
+}
+
+/// What is true of writing to a device. A register that holds what was written can be read back, and the same value again
+/// adds nothing; a press can not and does.
+fn contracts(devices: &Devices, device: &Device) -> BTreeMap<String, Arc<Contract>> {
+    let contract = |op_kind: String, holds: bool, effect: Effect| {
+        let outcome = if holds { OutcomeBy::Query } else { OutcomeBy::None };
+        Arc::new(Contract { outcome, idempotent: holds, effect, ..Contract::weakest(&op_kind) })
+    };
+    let mut all = BTreeMap::new();
+    for point in device.points.values().filter(|point| point.writable) {
+        let holds = holds_what_was_written(point);
+        all.insert(format!("{WRITE}/{}", point.name), contract("device.write".to_owned(), holds, Effect::Irreversible));
+    }
+    for action in device.actions.values().filter(|action| matches!(action.does, Does::Writes(_))) {
+        let effect = action.inverse.as_ref().map_or(Effect::Irreversible, |inverse| Effect::Reversible {
+            inverse: format!("device.{}", inverse.action),
+            precondition: Some(inverse.when.clone()),
+            window: inverse.window,
+        });
+        let holds = devices.leaves_a_state(device, &action.does);
+        all.insert(action.name.clone(), contract(format!("device.{}", action.name), holds, effect));
+    }
+    all
 }
 
 /// What a configuration says about runs.

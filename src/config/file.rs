@@ -13,7 +13,7 @@ use toml::Spanned;
 pub(super) struct File {
     pub(super) version: Spanned<u32>,
     #[serde(default)]
-    pub(super) mcp: Mcp,
+    pub(super) mcp: super::mcp::Written,
     #[serde(default)]
     pub(super) ask: Ask,
     #[serde(default)]
@@ -27,7 +27,15 @@ pub(super) struct File {
     #[serde(default)]
     pub(super) commands: Commands,
     #[serde(default)]
+    pub(super) learning: Learning,
+    #[serde(default)]
+    pub(super) wyoming: Wyoming,
+    #[serde(default)]
     pub(super) http: Http,
+    #[serde(default)]
+    pub(super) model: Model,
+    #[serde(default)]
+    pub(super) knowledge: Knowledge,
     /// Read by `config::agent`.
     #[serde(default, rename = "agent")]
     pub(super) _agent: Option<IgnoredAny>,
@@ -36,6 +44,9 @@ pub(super) struct File {
     pub(super) _bus: Option<IgnoredAny>,
     #[serde(default, rename = "device")]
     pub(super) _device: Option<IgnoredAny>,
+    /// Read by `config::contract`.
+    #[serde(default, rename = "contract")]
+    pub(super) _contract: Option<IgnoredAny>,
     /// Read by `config::interlock`.
     #[serde(default, rename = "interlock")]
     pub(super) _interlock: Option<IgnoredAny>,
@@ -43,15 +54,9 @@ pub(super) struct File {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub(super) struct Mcp {
-    pub(super) listen: Option<Spanned<SocketAddr>>,
-    pub(super) enabled: Option<bool>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct Ask {
     pub(super) timeout: Option<Spanned<u64>>,
+    pub(super) dialogue: Option<Spanned<u64>>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -103,6 +108,35 @@ pub(super) struct Commands {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Wyoming {
+    pub(super) listen: Option<Spanned<SocketAddr>>,
+    pub(super) socket: Option<Spanned<PathBuf>>,
+    pub(super) open_network: Option<bool>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Learning {
+    pub(super) policy: Option<Spanned<String>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct Http {
     pub(super) link_local: Option<bool>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Model {
+    pub(super) enabled: Option<bool>,
+    pub(super) provider: Option<Spanned<String>>,
+    pub(super) manifest: Option<PathBuf>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Knowledge {
+    #[serde(default)]
+    pub(super) folders: Vec<Spanned<PathBuf>>,
 }

@@ -50,6 +50,11 @@ pub enum FoundBy {
         /// What they wrote.
         note: String,
     },
+    /// It was asked for by the ways that its contract gives.
+    Query {
+        /// What was asked, and what came back.
+        note: String,
+    },
     /// The tool reported after it had been given up.
     LateReport,
 }

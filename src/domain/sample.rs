@@ -93,6 +93,7 @@ pub(crate) fn wish(verb: &str) -> Wish {
         tool: ToolName::new("act").unwrap(),
         args: Args::new(json!({ "verb": verb })).unwrap(),
         parent: None,
+        again: None,
         facts: Arc::default(),
         protective: false,
     }

@@ -17,6 +17,7 @@ use serde_json::Value;
 use thiserror::Error;
 use tokio::sync::{mpsc, oneshot, watch};
 
+use crate::mcp::upward::Line;
 use crate::tool::Tools;
 
 /// How many messages may wait for the mediator. A message costs microseconds; a queue this long means that the
@@ -76,6 +77,8 @@ impl Who {
 pub struct Within {
     /// The composite call that makes them: they are cancelled when it ends or is stopped.
     pub parent: Option<CallId>,
+    /// The call that began the operation, when this is another attempt at it with the same key.
+    pub again: Option<CallId>,
     /// Where its tools start, instead of the daemon's working directory: absolute.
     pub cwd: Option<PathBuf>,
     /// Directories besides the configured ones that may be worked in: absolute.
@@ -161,6 +164,8 @@ pub enum Message {
         run: RunId,
         /// What is wanted.
         wishes: Vec<Wish>,
+        /// The way up from the tools to whoever asked, where they may speak.
+        line: Option<Line>,
         /// The way back.
         back: oneshot::Sender<Result<Submitted, NotTaken>>,
     },
@@ -188,6 +193,15 @@ pub enum Message {
         /// The way back.
         back: oneshot::Sender<AnswerTaken>,
     },
+    /// A query found out what became of an action.
+    Found {
+        /// The question that is open about it.
+        question: QuestionId,
+        /// The effect is there.
+        done: bool,
+        /// What was asked, and what came back.
+        note: String,
+    },
     /// What waits for a person.
     Questions {
         /// The way back.
@@ -206,6 +220,13 @@ pub enum Message {
         surface: Surface,
         /// The code behind it.
         tools: Arc<Tools>,
+        /// The way back.
+        back: oneshot::Sender<()>,
+    },
+    /// Other tools than before; the rules stay.
+    See {
+        /// What every run sees from now on.
+        surface: Surface,
         /// The way back.
         back: oneshot::Sender<()>,
     },
@@ -258,6 +279,12 @@ impl Mediator {
         self.surface.borrow().clone()
     }
 
+    /// The tools, and when they change.
+    #[must_use]
+    pub fn surfaces(&self) -> watch::Receiver<Surface> {
+        self.surface.clone()
+    }
+
     /// Opens a run. `answerable` says that somebody can be asked in its name.
     ///
     /// # Errors
@@ -288,13 +315,22 @@ impl Mediator {
         self.submit_within(run, wanted, &Within::default()).await
     }
 
+    /// Hands in one wish of somebody whom its tool may speak to while it runs.
+    ///
+    /// # Errors
+    /// As [`Mediator::submit`].
+    pub async fn submit_on_line(&self, run: RunId, wanted: Wanted, line: Line) -> Result<Submitted, NotTaken> {
+        let wishes = vec![self.wish(wanted, &Within::default())?];
+        self.send(|back| Message::Submit { run, wishes, line: Some(line), back }).await?
+    }
+
     /// Hands in a batch in the name of a composite call, or from another place than the daemon's own.
     ///
     /// # Errors
     /// As [`Mediator::submit`].
     pub async fn submit_within(&self, run: RunId, wanted: Vec<Wanted>, within: &Within) -> Result<Submitted, NotTaken> {
         let wishes = wanted.into_iter().map(|wanted| self.wish(wanted, within)).collect::<Result<Vec<_>, _>>()?;
-        self.send(|back| Message::Submit { run, wishes, back }).await?
+        self.send(|back| Message::Submit { run, wishes, line: None, back }).await?
     }
 
     /// Hands in a batch in the name of a composite call that runs: it is cancelled when that call ends or is stopped.
@@ -319,7 +355,8 @@ impl Mediator {
         let work_dirs = [&*grounds.work_dirs, &*within.work_dirs].concat();
         let facts = crate::sys::paths::facts(&paths, cwd, grounds.home.as_deref(), &work_dirs);
         let facts = Arc::new(facts);
-        Ok(Wish { tool: wanted.tool, args, parent: within.parent, facts, protective: wanted.protective })
+        let Within { parent, again, .. } = *within;
+        Ok(Wish { tool: wanted.tool, args, parent, again, facts, protective: wanted.protective })
     }
 
     /// A person's word on a `permit` or `confirm` question.
@@ -349,6 +386,12 @@ impl Mediator {
         self.send(|back| Message::Settle { question, done, note, by, back }).await
     }
 
+    /// What a query found out about an unknown outcome. Waits for a place in the inbox.
+    pub async fn found(&self, question: QuestionId, done: bool, note: String) {
+        // A mediator that is gone has written the call down as unknown, and the next life looks again.
+        let _ = self.inbox.send(Message::Found { question, done, note }).await;
+    }
+
     /// What waits for a person.
     ///
     /// # Errors
@@ -374,6 +417,14 @@ impl Mediator {
         tools: Arc<Tools>,
     ) -> Result<(), NotTaken> {
         self.send(|back| Message::Reconfigure { settings: Box::new(settings), surface, tools, back }).await
+    }
+
+    /// Tells the mediator which tools there are now. Waits for its place: a tool that is gone must not stay.
+    pub async fn see(&self, surface: Surface) {
+        let (back, seen) = oneshot::channel();
+        if self.inbox.send(Message::See { surface, back }).await.is_ok() {
+            let _ = seen.await;
+        }
     }
 
     /// Ends the mediator. Returns when it has ended.

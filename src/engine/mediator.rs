@@ -30,6 +30,8 @@ use tokio::task::{Id, JoinError, JoinSet};
 use super::agent;
 use super::handle::{AnswerTaken, Answered, Message, NotTaken, Open, Submitted, Who};
 use super::own::Own;
+use super::resolver::Sought;
+use crate::mcp::upward::Line;
 use crate::record::event::row;
 use crate::store::queue::{Acks, Health, NotWritten, Receipt, Tell, Writer};
 use crate::sys::clock;
@@ -103,6 +105,8 @@ pub struct Parts {
     pub first_question: QuestionId,
     /// What the last life left open.
     pub mends: Vec<Mend>,
+    /// Who finds out what became of unknown effects.
+    pub looks: mpsc::Sender<Sought>,
     /// Told of each new question's number, before anybody else is.
     pub questions: watch::Sender<QuestionId>,
 }
@@ -118,6 +122,8 @@ pub struct Owner {
     calls: BTreeMap<Id, CallId>,
     stoppers: BTreeMap<CallId, Stopper>,
     replies: BTreeMap<BatchId, oneshot::Sender<Vec<Answered>>>,
+    /// The ways up from the tools of a batch; gone with its reply.
+    lines: BTreeMap<BatchId, Line>,
     watchers: BTreeMap<CallId, Vec<oneshot::Sender<Answered>>>,
     receipts: BTreeMap<Entry, Receipt>,
     runs: BTreeMap<RunId, Who>,
@@ -151,6 +157,7 @@ impl Owner {
             calls: BTreeMap::new(),
             stoppers: BTreeMap::new(),
             replies: BTreeMap::new(),
+            lines: BTreeMap::new(),
             watchers: BTreeMap::new(),
             receipts: BTreeMap::new(),
             runs: BTreeMap::new(),
@@ -244,7 +251,7 @@ impl Owner {
                 self.runs.remove(&run);
                 self.step(Input::Close { run }).await;
             }
-            Message::Submit { run, wishes, back } => self.submit(run, wishes, back).await,
+            Message::Submit { run, wishes, line, back } => self.submit(run, wishes, line, back).await,
             Message::Answer { question, answer, by, back } => {
                 let answered = self.answer(question, answer, by).await;
                 let _ = back.send(answered);
@@ -258,6 +265,10 @@ impl Owner {
                     let _ = tokio::time::timeout(COMMIT_PATIENCE, durable).await;
                     let _ = back.send(taken);
                 });
+            }
+            Message::Found { question, done, note } => {
+                let found = if done { Found::Done } else { Found::Failed };
+                self.step(Input::Found { question, found, note }).await;
             }
             Message::Questions { back } => {
                 let now = clock::now();
@@ -277,6 +288,15 @@ impl Owner {
                 }
                 let _ = back.send(());
             }
+            Message::See { surface, back } => {
+                self.parts.surface = surface;
+                let runs: Vec<RunId> =
+                    self.runs.iter().filter(|(_, who)| who.parent.is_none()).map(|(run, _)| *run).collect();
+                for run in runs {
+                    self.step(Input::Surface { run, surface: self.parts.surface.clone() }).await;
+                }
+                let _ = back.send(());
+            }
             // Taken by the loop, which ends with it.
             Message::Stop { back } => drop(back),
         }
@@ -288,7 +308,13 @@ impl Owner {
         Opening { run, parent: who.parent, surface, narrowing, policy }
     }
 
-    async fn submit(&mut self, run: RunId, wishes: Vec<Wish>, back: oneshot::Sender<Result<Submitted, NotTaken>>) {
+    async fn submit(
+        &mut self,
+        run: RunId,
+        wishes: Vec<Wish>,
+        line: Option<Line>,
+        back: oneshot::Sender<Result<Submitted, NotTaken>>,
+    ) {
         let wishes = match Batch::new(wishes) {
             Ok(wishes) => wishes,
             Err(error) => {
@@ -300,6 +326,7 @@ impl Owner {
         self.next_batch += 1;
         let (replies, receiver) = oneshot::channel();
         self.replies.insert(batch, replies);
+        self.lines.extend(line.map(|line| (batch, line)));
         self.step(Input::Submit { run, batch, wishes }).await;
         let now = clock::now();
         let questions = self.machine.questions_of(batch).into_iter().map(|question| open(question, now)).collect();
@@ -360,6 +387,10 @@ impl Owner {
                     let _ = self.parts.questions.send(question.id);
                     tracing::info!(question = %question.id, kind = question.kind.word(), "a person is asked");
                 }
+                Action::Look { question, unknown } => {
+                    // Nobody waits for this: with a full line, or without anybody at its end, a person finds out.
+                    let _ = self.parts.looks.try_send(Sought { question, unknown: *unknown });
+                }
                 Action::Withdraw { question } => tracing::info!(%question, "the question is closed"),
                 Action::Start(order) => self.start(order),
                 Action::Stop { call } => {
@@ -398,6 +429,7 @@ impl Owner {
         let call = order.call();
         let (stop, stopper) = Stop::new();
         let (tools, own) = (Arc::clone(&self.parts.tools), Arc::clone(&self.parts.own));
+        let line = self.lines.get(&call.batch).cloned();
         // Called inside the task: a panic before the first await is caught there too.
         let agent = self.parts.agent.clone();
         let task = self.running.spawn(async move {
@@ -406,7 +438,7 @@ impl Owner {
             } else if Own::is_own(&order) {
                 own.run(order, tools).await
             } else {
-                crate::tool::run(order, &tools, stop).await
+                crate::tool::run(order, &tools, line, stop).await
             }
         });
         self.calls.insert(task.id(), call);
@@ -414,6 +446,7 @@ impl Owner {
     }
 
     fn reply(&mut self, batch: BatchId, replies: Vec<Reply>) {
+        self.lines.remove(&batch);
         let answered: Vec<Answered> = replies
             .into_iter()
             .map(|reply| {

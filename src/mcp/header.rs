@@ -109,7 +109,8 @@ pub fn check(headers: Headers<'_>, request: &Request) -> Result<Envelope, RpcErr
 }
 
 /// The parameter that `Mcp-Name` repeats, for the methods that have one.
-fn named_by(method: &str) -> Option<&'static str> {
+#[must_use]
+pub fn named_by(method: &str) -> Option<&'static str> {
     match method {
         "tools/call" | "prompts/get" => Some("name"),
         "resources/read" => Some("uri"),
@@ -156,6 +157,19 @@ pub fn check_params(headers: Headers<'_>, schema: &Value, arguments: &Map<String
         }
     }
     Ok(())
+}
+
+/// The `Mcp-Param-*` headers that a call with these arguments carries, by the marks of the tool's input schema: names
+/// and values before they are encoded.
+#[must_use]
+pub fn marked(schema: &Value, arguments: &Map<String, Value>) -> Vec<(String, String)> {
+    let mut marks = Vec::new();
+    collect(schema, &mut Vec::new(), &mut marks);
+    let header = |mark: &Mark<'_>| {
+        let value = value_at(arguments, &mark.path).and_then(written)?;
+        Some((format!("mcp-param-{}", mark.header.to_ascii_lowercase()), value))
+    };
+    marks.iter().filter_map(header).collect()
 }
 
 /// One `x-mcp-header` mark of an input schema.

@@ -186,8 +186,16 @@ pub struct Unreadable {
 /// When the bytes are too many, not UTF-8, not JSON, a batch, or not a JSON-RPC 2.0 message with an id that MCP
 /// allows and parameters by name.
 pub fn read(bytes: &[u8]) -> Result<Message, Unreadable> {
+    read_within(bytes, MESSAGE_LEN_MAX)
+}
+
+/// Reads one message of at most `bound` bytes.
+///
+/// # Errors
+/// As [`read`].
+pub fn read_within(bytes: &[u8], bound: usize) -> Result<Message, Unreadable> {
     let refuse = |id: Option<Id>, code: i64, message: String| Unreadable { id, error: RpcError::new(code, message) };
-    if bytes.len() > MESSAGE_LEN_MAX {
+    if bytes.len() > bound {
         return Err(too_long());
     }
     let text = std::str::from_utf8(bytes)

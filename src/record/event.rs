@@ -87,6 +87,10 @@ pub fn row(event: &Event, at: Stamp) -> Row {
                     row.cause = Some("person".into());
                     row.detailed(&json!({ "op": op.to_string(), "by": name, "note": note }))
                 }
+                FoundBy::Query { note } => {
+                    row.cause = Some("query".into());
+                    row.detailed(&json!({ "op": op.to_string(), "note": note }))
+                }
                 FoundBy::LateReport => {
                     row.cause = Some("late_report".into());
                     row.detailed(&json!({ "op": op.to_string() }))
@@ -180,6 +184,8 @@ pub fn trace(recorded: &Recorded) -> Option<(CallId, Trace)> {
             op: OpKey(text("op").and_then(|op| op.parse().ok()).unwrap_or(call)),
             tool: ToolName::new(text("tool").unwrap_or("unknown")).ok()?,
             shown: shown(detail.get("input").unwrap_or(&Value::Null)),
+            args: detail.get("input").filter(|input| input.get("cut").is_none()).cloned().map(Arc::new),
+            at: Some(row.at.wall),
             // An intent whose detail cannot be read is still an intent: nothing is promised about it.
             contract: Arc::new(contract::from_json(detail.get("contract").unwrap_or(&Value::Null))),
         },

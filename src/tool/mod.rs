@@ -1,4 +1,4 @@
-//! Runs what was ordered: files, processes, HTTP, devices. The only code that makes an effect.
+//! Runs what was ordered: files, processes, HTTP, devices, tools of other MCP servers. The only code that makes an effect.
 //!
 //! Each tool takes a checked input and its bounds and gives a [`Report`], never an error beside it: what was refused by
 //! the world with authority is `Failed`, what nobody can know is `Lost`, and everything else is `Done`. No tool
@@ -9,17 +9,22 @@ use std::path::{Path, PathBuf};
 
 use interlock_domain::effect::Order;
 use interlock_domain::effect::report::{Failure, Loss, Report};
+use interlock_domain::surface::contract::OpId;
 use interlock_domain::surface::nature::Key;
-use interlock_domain::surface::tool::Kind;
+use interlock_domain::surface::tool::{Declared, Kind};
 use serde_json::Value;
 use tokio::sync::oneshot;
+
+use crate::mcp::upward::Line;
 
 pub mod device;
 pub mod endpoint;
 pub mod files;
 pub mod hook;
 pub mod http;
+pub mod mcp;
 pub mod modbus;
+mod process;
 pub mod shell;
 pub mod worktree;
 
@@ -51,6 +56,8 @@ pub struct Tools {
     pub shell: shell::Limits,
     /// Where commands run that name no directory.
     pub cwd: PathBuf,
+    /// The MCP servers behind us.
+    pub servers: mcp::Servers,
 }
 
 /// The wish that a call should stop.
@@ -85,15 +92,15 @@ impl Stopper {
     }
 }
 
-/// Runs an order: the only door to everything that acts on the world.
-pub async fn run(order: Order, tools: &Tools, stop: Stop) -> Report {
+/// Runs an order: the only door to everything that acts on the world. `line` leads up to whoever asked for it.
+pub async fn run(order: Order, tools: &Tools, line: Option<Line>, stop: Stop) -> Report {
     tokio::select! {
-        report = act(&order, tools) => report,
+        report = act(&order, tools, line) => report,
         () = stop.asked() => Report::Lost(Loss::Stopped),
     }
 }
 
-async fn act(order: &Order, tools: &Tools) -> Report {
+async fn act(order: &Order, tools: &Tools, line: Option<Line>) -> Report {
     let input = order.args();
     match order.tool().kind() {
         Kind::Device(_) => tools.device.run(input).await,
@@ -114,7 +121,13 @@ async fn act(order: &Order, tools: &Tools) -> Report {
                 Some(None) => bad_input(format!("cwd {:?} cannot be resolved", named.unwrap_or_default())),
             }
         }
-        Kind::Http => tools.http.run(input).await,
+        Kind::Http => match &order.nature().contract.op_id {
+            OpId::Key(header) => tools.http.run_keyed(input, header, &order.op().to_string()).await,
+            OpId::None | OpId::Native => tools.http.run(input).await,
+        },
+        Kind::Declared(Declared { mcp: Some((server, raw)), .. }) => {
+            tools.servers.call((server, raw), order.tool(), input, line).await
+        }
         Kind::Monitor(_) | Kind::Declared(_) => {
             failed("no_such_tool", format!("{} has no code in this build", order.tool().name()))
         }

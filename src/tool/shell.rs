@@ -8,11 +8,10 @@
 //! command can say what half a command did, so a deadline or a signal is `Lost`.
 
 use std::collections::VecDeque;
-use std::ffi::OsString;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use interlock_domain::effect::report::{Loss, Report};
@@ -21,8 +20,9 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 use tokio::time::timeout;
 
+use super::process::Process;
 use super::{About, bad_input, failed};
-use crate::sys::offspring::{self, End, Ended, Offspring};
+use crate::sys::offspring::{self, End, Ended};
 use crate::sys::open::{self, NotOpened};
 
 /// The longest command line, bytes: the gate asks about anything above a third of it.
@@ -33,14 +33,6 @@ const PATIENCE_DEFAULT: Duration = Duration::from_secs(60);
 
 /// After the last process was killed, its pipes close at once; what still holds one could not be killed.
 const DRAIN_PATIENCE: Duration = Duration::from_secs(2);
-
-/// What a command inherits: where programs are, who it runs as, how to write dates and letters. Everything else could
-/// carry a secret or the daemon's own voice (`NOTIFY_SOCKET`, `WATCHDOG_*`, `LISTEN_*`, `CREDENTIALS_DIRECTORY`,
-/// `INTERLOCK_*`).
-const INHERITED: &[&str] = &["PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR"];
-
-/// Where a command finds programs when the daemon was started without a path.
-const PATH_DEFAULT: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// Bounds of one call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -176,11 +168,10 @@ fn parse(input: &Value, limits: Limits) -> Result<(String, Duration), Report> {
 
 /// A program that runs in a session of its own. Dropped, it takes everything that it started with it.
 pub(super) struct Running {
-    child: Child,
+    process: Process,
     stdin: Option<ChildStdin>,
     stdout: Option<ChildStdout>,
     stderr: Option<ChildStderr>,
-    offspring: Option<Offspring>,
 }
 
 impl Running {
@@ -190,34 +181,27 @@ impl Running {
     /// How the call ends that it was started for.
     pub(super) fn start(program: &str, arguments: &[&str], cwd: &Path, input: Stdio) -> Result<Running, Report> {
         let directory = open::directory(cwd).map_err(|why| no_directory(&why))?;
-        let (name, mark) = offspring::mark();
-        let mut shell = Command::new(program);
+        let mut shell = Process::command(program);
         shell
             .args(arguments)
             // The directory that was opened, whatever its name stands for by now.
             .current_dir(format!("/proc/self/fd/{}", directory.as_raw_fd()))
-            .env_clear()
-            .envs(inherited(std::env::vars_os()))
             .env("PWD", cwd)
-            .env(name, &mark)
             .stdin(input)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
-        offspring::in_own_session(&mut shell);
-        let not_started = |error: io::Error| failed("not_started", format!("{program}: {error}"));
-        let mut child = shell.spawn().map_err(not_started)?;
-        let offspring = Some(Offspring::of(child.id(), mark));
-        let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
-        let mut running = Running { child, stdin: None, stdout: None, stderr: None, offspring };
+        let mut process =
+            Process::start(&mut shell).map_err(|error| failed("not_started", format!("{program}: {error}")))?;
         // From here on the command runs: what goes wrong must end it, and the drop does.
+        let child = process.child();
+        let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let piped = || io::Error::other("no pipe");
         let stdout = stdout.ok_or_else(piped).and_then(ChildStdout::from_std);
         let stderr = stderr.ok_or_else(piped).and_then(ChildStderr::from_std);
         let stdin = stdin.map(ChildStdin::from_std).transpose();
         match (stdin, stdout, stderr) {
             (Ok(stdin), Ok(stdout), Ok(stderr)) => {
-                (running.stdin, running.stdout, running.stderr) = (stdin, Some(stdout), Some(stderr));
-                Ok(running)
+                Ok(Running { process, stdin, stdout: Some(stdout), stderr: Some(stderr) })
             }
             (Err(_), ..) | (_, Err(_), _) | (.., Err(_)) => Err(Report::Lost(Loss::Stopped)),
         }
@@ -229,50 +213,14 @@ impl Running {
     }
 
     /// Its number.
-    pub(super) fn pid(&self) -> u32 {
-        self.child.id()
+    pub(super) fn pid(&mut self) -> u32 {
+        self.process.child().id()
     }
 
-    /// Kills what is left, then reaps the shell. Not the other way round: its number must stay its own until then.
+    /// Kills what is left, then reaps.
     pub(super) async fn end(&mut self) -> Ended {
-        let nothing = Ended { beside_leader: 0, still_there: 0 };
-        let Some(offspring) = &self.offspring else { return nothing };
-        // By reference to its parts, so that a drop in the middle of this still has it.
-        let again = offspring.clone();
-        let ended = tokio::task::spawn_blocking(move || again.end()).await.unwrap_or(nothing);
-        self.offspring = None;
-        self.reap();
-        ended
+        self.process.end().await
     }
-
-    fn reap(&mut self) {
-        // It was killed or has ended; if it has not (it could not be killed), the supervisor reaps it later.
-        if let Err(error) = self.child.try_wait() {
-            tracing::warn!(%error, "a shell was reaped by somebody else");
-        }
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        if let Some(offspring) = self.offspring.take() {
-            // A look through /proc is a few milliseconds: better held up than let loose.
-            let _ = offspring.end();
-            self.reap();
-        }
-    }
-}
-
-fn inherited(all: impl Iterator<Item = (OsString, OsString)>) -> Vec<(OsString, OsString)> {
-    let wanted = |name: &OsString| {
-        let name = name.to_string_lossy();
-        INHERITED.contains(&&*name) || name.starts_with("LC_")
-    };
-    let mut kept: Vec<(OsString, OsString)> = all.filter(|(name, _)| wanted(name)).collect();
-    if !kept.iter().any(|(name, _)| name == "PATH") {
-        kept.push(("PATH".into(), PATH_DEFAULT.into()));
-    }
-    kept
 }
 
 fn no_directory(why: &NotOpened) -> Report {
@@ -350,16 +298,6 @@ async fn drained(hearing: tokio::task::JoinHandle<Kept>) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn only_what_is_on_the_list_is_inherited() {
-        let names =
-            ["PATH", "HOME", "LC_ALL", "NOTIFY_SOCKET", "WATCHDOG_USEC", "LISTEN_FDS", "INTERLOCK_STATE", "AWS_KEY"];
-        let all = names.map(|name| (OsString::from(name), OsString::from("x")));
-        let kept = inherited(all.into_iter()).into_iter().map(|(name, _)| name.into_string().unwrap());
-        assert_eq!(kept.collect::<Vec<_>>(), ["PATH", "HOME", "LC_ALL"]);
-        assert_eq!(inherited(std::iter::empty()), [("PATH".into(), PATH_DEFAULT.into())]);
-    }
 
     #[test]
     fn the_first_and_the_last_half_of_a_stream_are_kept() {

@@ -57,15 +57,37 @@ impl Tokens {
     }
 }
 
-/// Whether the request was made to this machine by a program on it, as far as headers can say.
+/// What the machine is called beside loopback's names, without ports. Where it is called nothing else, only programs
+/// on it get in.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Hosts(Vec<String>);
+
+impl Hosts {
+    /// These names.
+    #[must_use]
+    pub fn new(names: impl IntoIterator<Item = String>) -> Hosts {
+        Hosts(names.into_iter().map(|name| name.to_ascii_lowercase()).collect())
+    }
+
+    fn has(&self, authority: &str) -> bool {
+        let host = match authority.rsplit_once(':') {
+            Some((host, port)) if port.parse::<u16>().is_ok() && (!host.contains(':') || host.ends_with(']')) => host,
+            Some(_) | None => authority,
+        };
+        is_loopback(authority) || self.0.iter().any(|name| name.eq_ignore_ascii_case(host))
+    }
+}
+
+/// Whether the request was made to this machine, by a program and not by a page from elsewhere, as far as headers can
+/// say.
 ///
 /// # Errors
 /// Which header says otherwise.
-pub fn is_local(headers: &HeaderMap) -> Result<(), &'static str> {
+pub fn is_local(headers: &HeaderMap, names: &Hosts) -> Result<(), &'static str> {
     let mut hosts = headers.get_all(header::HOST).iter();
     match (hosts.next(), hosts.next()) {
-        (Some(host), None) if host.to_str().is_ok_and(is_loopback) => {}
-        _ => return Err("Host is not a name of this machine's loopback"),
+        (Some(host), None) if host.to_str().is_ok_and(|host| names.has(host)) => {}
+        _ => return Err("Host is not a name of this machine"),
     }
     let mut origins = headers.get_all(header::ORIGIN).iter();
     let is_local = origins.all(|origin| {
@@ -73,7 +95,7 @@ pub fn is_local(headers: &HeaderMap) -> Result<(), &'static str> {
             .to_str()
             .ok()
             .and_then(|origin| origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://")))
-            .is_some_and(is_loopback)
+            .is_some_and(|host| names.has(host))
     });
     if is_local { Ok(()) } else { Err("Origin is not a page of this machine") }
 }
@@ -161,7 +183,7 @@ mod tests {
         for (name, value) in headers {
             map.append(HeaderName::from_bytes(name.as_bytes()).unwrap(), HeaderValue::from_str(value).unwrap());
         }
-        assert_eq!(is_local(&map).is_ok(), is_in, "{headers:?}");
+        assert_eq!(is_local(&map, &Hosts::default()).is_ok(), is_in, "{headers:?}");
     }
 
     #[test]
@@ -177,6 +199,25 @@ mod tests {
         check_origin(&[], false);
         check_origin(&[host, host], false);
         check_origin(&[("host", "evil.example")], false);
+    }
+
+    #[test]
+    fn a_machine_with_other_names_answers_to_them() {
+        let hosts = Hosts::new(["Box.plant.example".to_owned(), "192.168.1.2".to_owned(), "[fd00::2]".to_owned()]);
+        for (authority, is_in) in [
+            ("box.plant.example", true),
+            ("box.plant.example:7770", true),
+            ("192.168.1.2:7770", true),
+            ("[fd00::2]:7770", true),
+            ("[fd00::2]", true),
+            ("localhost:7770", true),
+            ("evil.example", false),
+            ("x.box.plant.example", false),
+            ("box.plant.example:", false),
+            ("fd00::2", false),
+        ] {
+            assert_eq!(hosts.has(authority), is_in, "{authority}");
+        }
     }
 
     #[test]

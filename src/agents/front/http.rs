@@ -19,6 +19,7 @@ use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use serde_json::{Map, Value, json};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, broadcast, watch};
 use tokio::task::JoinSet;
@@ -31,6 +32,7 @@ use crate::agents::engine::{Asker, News};
 use crate::agents::front::answer;
 use crate::agents::front::body::{self, Body, CancelOnDrop, Events, Held};
 use crate::agents::front::door;
+use crate::agents::front::rate::Rates;
 use crate::agents::front::stream::{Start, Stream};
 use crate::agents::list;
 use crate::agents::parked::{self, Call, Resume};
@@ -60,7 +62,7 @@ const READERS_MAX: usize = 8;
 pub async fn serve(listener: TcpListener, core: Arc<Core>, mut stop: watch::Receiver<bool>) {
     let settings = core.settings.clone();
     let places = Arc::new(Semaphore::new(settings.connections_max));
-    let front = Arc::new(Http { sessions: Sessions::new(settings.sessions_max), core });
+    let front = Arc::new(Http { sessions: Sessions::new(settings.sessions_max), rates: Rates::default(), core });
     let mut news = front.core.engine.news.subscribe();
     let mut tasks = front.core.tasks.news();
     let mut connections = JoinSet::new();
@@ -132,14 +134,30 @@ async fn accept(
 struct Http {
     core: Arc<Core>,
     sessions: Sessions,
+    rates: Rates,
 }
 
 impl Http {
-    async fn connection(self: Arc<Http>, socket: TcpStream, mut stop: watch::Receiver<bool>) {
+    async fn connection(self: Arc<Http>, socket: TcpStream, stop: watch::Receiver<bool>) {
         // An answer is one small write: it should not wait for the client's acknowledgement of the one before.
         if let Err(why) = socket.set_nodelay(true) {
             tracing::debug!(error = %why, "mcp: a connection stays with Nagle's algorithm");
         }
+        match self.core.settings.tls.clone() {
+            None => self.talk(socket, stop).await,
+            Some(tls) => match timeout(self.core.settings.head_wait, tls.accept(socket)).await {
+                Ok(Ok(socket)) => self.talk(socket, stop).await,
+                Ok(Err(why)) => tracing::debug!(error = %why, "mcp: a client did not get through TLS"),
+                Err(_) => tracing::debug!("mcp: a client did not get through TLS in time"),
+            },
+        }
+    }
+
+    async fn talk(
+        self: Arc<Http>,
+        socket: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        mut stop: watch::Receiver<bool>,
+    ) {
         let front = Arc::clone(&self);
         let service = service_fn(move |request| {
             let front = Arc::clone(&front);
@@ -176,7 +194,7 @@ impl Http {
         if parts.uri.path() != PATH {
             return answer::empty(StatusCode::NOT_FOUND);
         }
-        if let Err(why) = door::is_local(&parts.headers) {
+        if let Err(why) = door::is_local(&parts.headers, &self.core.settings.hosts) {
             return answer::refusal(StatusCode::FORBIDDEN, &RpcError::new(rpc::INVALID_REQUEST, why));
         }
         let holder = match self.core.settings.tokens.holder(&parts.headers) {
@@ -192,6 +210,13 @@ impl Http {
             }
         };
         let holder = holder.as_deref();
+        if let Some(holder) = holder
+            && !self.rates.may(holder, self.core.settings.rate_max)
+        {
+            let message = format!("more than {} requests a second", self.core.settings.rate_max);
+            let refusal = answer::refusal(StatusCode::TOO_MANY_REQUESTS, &RpcError::new(rpc::BUSY, message));
+            return answer::with(refusal, header::RETRY_AFTER, "1");
+        }
         match parts.method {
             Method::POST => self.post(&parts, holder, body).await,
             Method::GET => self.get(&parts, holder),
@@ -260,7 +285,7 @@ impl Http {
             Err(error) => return refuse(error),
         };
         if request.method == "tools/call"
-            && let Err(error) = self.check_params(headers, &request.params).await
+            && let Err(error) = self.check_params(headers, holder, &request.params).await
         {
             return refuse(error);
         }
@@ -313,10 +338,15 @@ impl Http {
     }
 
     /// Checks the headers that a tool's input schema asks for.
-    async fn check_params(&self, headers: Headers<'_>, params: &Map<String, Value>) -> Result<(), RpcError> {
+    async fn check_params(
+        &self,
+        headers: Headers<'_>,
+        holder: Option<&str>,
+        params: &Map<String, Value>,
+    ) -> Result<(), RpcError> {
         let nothing = Map::new();
         let arguments = params.get("arguments").and_then(Value::as_object).unwrap_or(&nothing);
-        let tools = self.core.engine.tools(None).await.map_err(|_| stopping())?;
+        let tools = self.core.engine.tools(holder).await.map_err(|_| stopping())?;
         let name = params.get("name").and_then(Value::as_str);
         match tools.iter().find(|tool| Some(tool.name.as_str()) == name) {
             Some(tool) => rules::check_params(headers, &tool.input_schema, arguments),

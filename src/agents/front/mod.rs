@@ -4,6 +4,6 @@ pub mod answer;
 pub mod body;
 pub mod door;
 pub mod http;
-pub mod lines;
+pub mod rate;
 pub mod stdio;
 pub mod stream;

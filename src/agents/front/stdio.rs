@@ -16,12 +16,12 @@ use crate::agents::core::Core;
 use crate::agents::ctx::{After, Ctx, Out, Owner};
 use crate::agents::engine::{Asker, News};
 use crate::agents::front::http;
-use crate::agents::front::lines::{Line, Lines};
 use crate::agents::list;
 use crate::agents::parked::{self, Call, Resume};
 use crate::agents::session::{Calls, Cancel, Session};
 use crate::agents::tasks::record::Record;
 use crate::mcp::era::{self, Era};
+use crate::mcp::lines::{Line, Lines};
 use crate::mcp::rpc::{self, Message, Notification, Request, RpcError};
 
 /// Lines that may wait for a client that reads slowly. Then its requests wait, too.
@@ -95,7 +95,7 @@ impl Connection {
     }
 
     async fn read<R: AsyncRead + Unpin>(mut self, reader: R) -> std::io::Result<()> {
-        let mut input = Lines::new(reader);
+        let mut input = Lines::new(reader, rpc::MESSAGE_LEN_MAX);
         let mut news = self.core.engine.news.subscribe();
         let mut tasks = self.core.tasks.news();
         let mut is_heard = true;

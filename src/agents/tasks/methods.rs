@@ -12,11 +12,12 @@ use tokio::sync::oneshot;
 use crate::agents::ask;
 use crate::agents::core::Core;
 use crate::agents::ctx::{Ctx, Fault, Out};
-use crate::agents::engine::{Ask, EngineRequest};
+use crate::agents::engine::EngineRequest;
 use crate::agents::session::Session;
 use crate::agents::tasks::record::{META_RELATED, Record};
 use crate::mcp::era::{self, Era};
 use crate::mcp::rpc::{self, Request, RpcError};
+use crate::mcp::upward::Ask;
 
 /// Tasks on one page of a list.
 const PAGE_LEN: usize = 50;

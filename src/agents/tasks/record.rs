@@ -9,10 +9,11 @@ use serde_json::{Map, Value, json};
 use tokio::sync::{broadcast, watch};
 
 use crate::agents::ctx::Owner;
-use crate::agents::engine::{Ask, ReplyView, WorkerState, WorkerView};
+use crate::agents::engine::{ReplyView, WorkerState, WorkerView};
 use crate::agents::outcome;
 use crate::agents::session::Cancel;
 use crate::mcp::rpc::{self, RpcError};
+use crate::mcp::upward::Ask;
 
 /// How often a client should ask, in milliseconds: as often as the supervisor scans.
 const POLL_MS: u64 = 1000;

@@ -6,9 +6,11 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use interlock_domain::time::Wall;
-use tokio::sync::broadcast;
+use tokio::sync::{broadcast, watch};
+use tokio::time::timeout;
 
 use crate::agents::ctx::{Ctx, Owner};
 use crate::agents::engine::WorkerView;
@@ -30,6 +32,9 @@ pub const TTL_MS: u64 = 3_600_000;
 /// useless; one that stays for days fills the table.
 const TTL_MS_BOUNDS: (u64, u64) = (1000, 24 * 3_600_000);
 
+/// How long the writing down of a new task is waited for.
+const KEEP_WAIT: Duration = Duration::from_secs(2);
+
 /// News that a listener may be behind with.
 const NEWS_LEN: usize = 256;
 
@@ -39,6 +44,10 @@ pub struct Tasks {
     // The tasks of all requests look records up here; a record's own state is behind its own lock.
     table: Mutex<Table>,
     news: broadcast::Sender<Arc<Record>>,
+    /// The number of the newest task.
+    made: watch::Sender<u64>,
+    /// The newest task that is written down; none while nobody writes.
+    kept: watch::Sender<Option<u64>>,
 }
 
 #[derive(Debug, Default)]
@@ -49,7 +58,12 @@ struct Table {
 
 impl Default for Tasks {
     fn default() -> Tasks {
-        Tasks { table: Mutex::default(), news: broadcast::Sender::new(NEWS_LEN) }
+        Tasks {
+            table: Mutex::default(),
+            news: broadcast::Sender::new(NEWS_LEN),
+            made: watch::Sender::new(0),
+            kept: watch::Sender::new(None),
+        }
     }
 }
 
@@ -97,7 +111,29 @@ impl Tasks {
         table.made += 1;
         let record = Record::new(saved, table.made, ctx.cancel.clone(), self.news.clone());
         table.records.insert(record.id.clone(), Arc::clone(&record));
+        self.made.send_replace(table.made);
         record
+    }
+
+    /// The number of the newest task, and when there is another.
+    #[must_use]
+    pub fn made(&self) -> watch::Receiver<u64> {
+        self.made.subscribe()
+    }
+
+    /// Everything up to this task is written down.
+    pub fn keep(&self, upto: u64) {
+        self.kept.send_replace(Some(upto));
+    }
+
+    /// Waits until a task is written down, so that a client is never told of one that a restart would forget. A disk
+    /// that does not answer is not waited for: the task is at work all the same.
+    pub async fn kept(&self, record: &Record) {
+        let mut kept = self.kept.subscribe();
+        let wait = kept.wait_for(|kept| kept.is_none_or(|upto| upto >= record.number));
+        if timeout(KEEP_WAIT, wait).await.is_err() {
+            tracing::warn!(task = record.id, "a task is not written down yet");
+        }
     }
 
     /// The task with that id, if it is this owner's and its life is not over.

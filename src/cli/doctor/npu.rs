@@ -45,7 +45,7 @@ pub(super) fn judge(npus: &Npus) -> Line {
     line(
         "npu",
         Verdict::Note,
-        format_args!("{count} Ascend devices are there; whether inference runs on them is not checked by this version"),
-        format_args!("发现 {count} 个昇腾设备；本版本不检查推理是否在其上运行"),
+        format_args!("{count} Ascend devices are there; the line onnxruntime says whether the model runs on them"),
+        format_args!("发现 {count} 个昇腾设备；模型是否在其上运行见 onnxruntime 一行"),
     )
 }

@@ -360,6 +360,12 @@ impl Rule {
         }
     }
 
+    /// The rule is about every tool of this MCP server.
+    fn covers_server(&self, server: &str) -> bool {
+        let Matcher::Mcp { flat: flattened, .. } = &self.matcher else { return self.is_everything() };
+        flattened.bytes().eq(b"mcp__".iter().chain(server.as_bytes()).copied().map(flat))
+    }
+
     /// The rule is about this tool of the daemon.
     pub(crate) fn covers_own(&self, name: &str, verb: Option<&str>) -> bool {
         let Matcher::Own { tool, verb: wanted } = &self.matcher else { return self.is_everything() };
@@ -451,6 +457,17 @@ impl Rules {
     #[must_use]
     pub fn all(&self) -> &[Rule] {
         &self.rules
+    }
+
+    /// A deny is about this tool of this MCP server, or, with no tool, about all that the server has: such tools are in
+    /// no list either.
+    #[must_use]
+    pub fn hides_mcp(&self, server: &str, tool: Option<&str>) -> bool {
+        let denies = self.rules.iter().filter(|rule| rule.verb == Verb::Deny);
+        denies.into_iter().any(|rule| match tool {
+            Some(tool) => rule.covers_mcp(server, tool),
+            None => rule.covers_server(server),
+        })
     }
 
     /// Without the newest rule of this text and verb, if `by` may remove it: a rule is removed by its own authority or

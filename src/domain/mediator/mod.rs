@@ -100,6 +100,15 @@ pub enum Input {
         /// By whom.
         by: String,
     },
+    /// A query, or another attempt with the same key, found out what became of an effect.
+    Found {
+        /// The question, of kind `outcome`.
+        question: QuestionId,
+        /// What was found.
+        found: Found,
+        /// How.
+        note: String,
+    },
     /// Everything up to here is on the disk. May skip numbers, never goes back.
     Committed {
         /// The last record that is.
@@ -118,6 +127,14 @@ pub enum Input {
     Cancel {
         /// The batch.
         batch: BatchId,
+    },
+    /// The tools that there are changed. No new epoch: what was judged was judged by its own definition, which goes
+    /// with it, and whoever carries it out compares again.
+    Surface {
+        /// The run, one of nobody's; its children follow.
+        run: RunId,
+        /// The tools from now on.
+        surface: Surface,
     },
     /// The policy of a run and its children changed: a new epoch, and what has not started is void.
     Policy {
@@ -146,6 +163,14 @@ pub enum Action {
     },
     /// Tell people that there is a question. It stays with the mediator.
     Ask(Question),
+    /// Find out what became of an effect, as its contract allows; what is found comes back as [`Input::Found`]. Nobody
+    /// needs to: the question stays open until somebody does.
+    Look {
+        /// The question that is open about it.
+        question: QuestionId,
+        /// The effect.
+        unknown: Box<Unknown>,
+    },
     /// Tell people that nobody needs to answer any more.
     Withdraw {
         /// The question.
@@ -310,10 +335,12 @@ impl Mediator {
             Input::Submit { run, batch, wishes } => self.submit(run, batch, wishes),
             Input::Answer { question, answer, by } => self.answer(question, answer, by),
             Input::Settle { question, found, note, by } => self.resolve(question, found, note, by),
+            Input::Found { question, found, note } => self.found(question, found, &note),
             Input::Committed { upto } => self.committed(upto),
             Input::CommitFailed => self.commit_failed(),
             Input::Ended { call, report } => self.ended(call, report),
             Input::Cancel { batch } => self.cancel(batch),
+            Input::Surface { run, surface } => self.see(run, surface),
             Input::Policy { run, policy } => self.policy(run, *policy),
             Input::Mended(mends) => self.mended(mends),
             Input::Drain => self.drain(),

@@ -86,6 +86,24 @@ impl Mediator {
         self.change(run, clamped, None);
     }
 
+    /// Other tools for a run of nobody's and for its children, each through its own lists.
+    pub(super) fn see(&mut self, run: RunId, surface: Surface) {
+        match self.runs.get_mut(&run) {
+            Some(seeing) if seeing.parent.is_none() => seeing.surface = surface.narrowed(&seeing.narrowing),
+            Some(_) | None => return,
+        }
+        let mut below = vec![run];
+        while let Some(parent) = below.pop() {
+            let Some(above) = self.runs.get(&parent).map(|run| run.surface.clone()) else { continue };
+            for child in self.children(parent) {
+                if let Some(run) = self.runs.get_mut(&child) {
+                    run.surface = above.narrowed(&run.narrowing);
+                    below.push(child);
+                }
+            }
+        }
+    }
+
     /// A new epoch for the run and its children. What has not started under the old one does not start.
     fn change(&mut self, run: RunId, policy: Policy, surface: Option<Surface>) {
         let Some(changed) = self.runs.get_mut(&run) else { return };

@@ -54,6 +54,11 @@ pub enum Why {
         /// As it was asked for.
         tool: ToolName,
     },
+    /// The tool is defined differently since somebody trusted it, and nobody approved that yet.
+    DefinitionChanged {
+        /// The tool.
+        tool: ToolName,
+    },
     /// The input does not fit the tool's schema.
     BadInput {
         /// Where in the input (a JSON pointer; empty for the whole).
@@ -154,6 +159,7 @@ impl Why {
     pub fn code(&self) -> &'static str {
         match self {
             Why::NoSuchTool { .. } => "no_such_tool",
+            Why::DefinitionChanged { .. } => "definition_changed",
             Why::BadInput { .. } => "bad_input",
             Why::NoSuchDevice { .. } => "no_such_device",
             Why::NoSuchAction { .. } => "no_such_action",
@@ -183,7 +189,8 @@ impl Why {
             | Why::NobodyToAsk { .. }
             | Why::DeniedRepeatedly { .. }
             | Why::DeniedByPerson { .. }
-            | Why::AskTimedOut => true,
+            | Why::AskTimedOut
+            | Why::DefinitionChanged { .. } => true,
             Why::NoSuchTool { .. }
             | Why::BadInput { .. }
             | Why::NoSuchDevice { .. }
@@ -214,6 +221,11 @@ impl Why {
         let by_rule = |rule: &Option<String>| rule.as_ref().map_or(String::new(), |rule| format!(" (rule {rule})"));
         match self {
             Why::NoSuchTool { tool } => format!("there is no tool {tool} for this run"),
+            Why::DefinitionChanged { tool } => {
+                format!(
+                    "the definition of {tool} has changed, and nobody has approved the new one (mcp list, mcp approve)"
+                )
+            }
             Why::BadInput { path, expected } if path.is_empty() => format!("the input does not fit: {expected}"),
             Why::BadInput { path, expected } => format!("the input does not fit at {path}: {expected}"),
             Why::NoSuchDevice { device } => format!("there is no device {device:?}"),
@@ -249,6 +261,9 @@ impl Why {
         let by_rule = |rule: &Option<String>| rule.as_ref().map_or(String::new(), |rule| format!("（规则 {rule}）"));
         match self {
             Why::NoSuchTool { tool } => format!("本次运行没有工具 {tool}"),
+            Why::DefinitionChanged { tool } => {
+                format!("工具 {tool} 的定义已改变，尚未有人批准（mcp list、mcp approve）")
+            }
             Why::BadInput { path, expected } if path.is_empty() => format!("输入不符合要求：{expected}"),
             Why::BadInput { path, expected } => format!("输入在 {path} 处不符合要求：{expected}"),
             Why::NoSuchDevice { device } => format!("没有名为 {device:?} 的设备"),

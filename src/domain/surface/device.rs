@@ -4,9 +4,11 @@
 //! checked configuration, so a name that is not in here does not exist.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde_json::Value;
 
+use super::contract::Contract;
 use crate::risk::Risk;
 
 use super::outputs::{Finding, in_range};
@@ -44,6 +46,9 @@ pub struct DeviceFacts {
     pub ranges: BTreeMap<String, (f64, f64)>,
     /// What it can do. `read` and `write` are there only if the device has points to read or to write.
     pub actions: BTreeMap<String, ActionFacts>,
+    /// What is promised about what it can do: by action, and for direct writes by `write/` and the point. What is not
+    /// in here has the weakest contract.
+    pub contracts: BTreeMap<String, Arc<Contract>>,
 }
 
 /// One action of a device.
@@ -64,8 +69,14 @@ mod tests {
     #[test]
     fn readings_are_held_against_the_ranges_of_their_points() {
         let ranges = BTreeMap::from([("hz".to_owned(), (0.0, 50.0))]);
-        let facts =
-            DeviceFacts { kind: "pump".to_owned(), zone: None, bus: "b".to_owned(), ranges, actions: BTreeMap::new() };
+        let facts = DeviceFacts {
+            kind: "pump".to_owned(),
+            zone: None,
+            bus: "b".to_owned(),
+            ranges,
+            actions: BTreeMap::new(),
+            contracts: BTreeMap::new(),
+        };
         let table = DeviceTable(BTreeMap::from([("pump-1".to_owned(), facts)]));
         let check = |output: Value, expected: &[(&str, bool)]| {
             let found = table.judge_ranges(&output);

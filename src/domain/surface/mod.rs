@@ -8,10 +8,11 @@ pub mod device;
 pub mod narrow;
 pub mod nature;
 pub mod outputs;
+pub mod promise;
 pub mod shell;
 pub mod tool;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::id::{CallId, ToolName};
@@ -26,18 +27,35 @@ use tool::Tool;
 #[derive(Debug, Clone, Default)]
 pub struct Surface {
     tools: Arc<BTreeMap<ToolName, Arc<Tool>>>,
+    /// Known, and in no list: a call of one is judged, and refused by what hides it.
+    hidden: Arc<BTreeSet<ToolName>>,
+    /// Of these, the ones that are refused before anything else: their definition waits for a person.
+    held: Arc<BTreeSet<ToolName>>,
 }
 
 impl Surface {
     /// All of these. Of two with one name the later one counts; the registry that makes tools sees to distinct names.
     #[must_use]
     pub fn new(tools: impl IntoIterator<Item = Arc<Tool>>) -> Surface {
-        Surface { tools: Arc::new(tools.into_iter().map(|tool| (tool.name().clone(), tool)).collect()) }
+        let tools = tools.into_iter().map(|tool| (tool.name().clone(), tool)).collect();
+        Surface { tools: Arc::new(tools), hidden: Arc::default(), held: Arc::default() }
     }
 
-    /// The tools in the order of their names.
+    /// The same, with these in no list. Whoever calls one all the same is told why not, not that there is none.
+    #[must_use]
+    pub fn hiding(self, names: BTreeSet<ToolName>) -> Surface {
+        Surface { hidden: Arc::new(names), ..self }
+    }
+
+    /// The same, with these refused until somebody has approved what they are by now.
+    #[must_use]
+    pub fn holding(self, names: BTreeSet<ToolName>) -> Surface {
+        Surface { held: Arc::new(names), ..self }
+    }
+
+    /// The tools that are listed, in the order of their names.
     pub fn tools(&self) -> impl Iterator<Item = &Arc<Tool>> {
-        self.tools.values()
+        self.tools.values().filter(|tool| !self.hidden.contains(tool.name()))
     }
 
     /// One of them.
@@ -50,7 +68,8 @@ impl Surface {
     #[must_use]
     pub fn narrowed(&self, narrowing: &Narrowing) -> Surface {
         let kept = self.tools.iter().filter(|(_, tool)| narrowing.keeps(tool));
-        Surface { tools: Arc::new(kept.map(|(name, tool)| (name.clone(), Arc::clone(tool))).collect()) }
+        let tools = kept.map(|(name, tool)| (name.clone(), Arc::clone(tool))).collect();
+        Surface { tools: Arc::new(tools), hidden: Arc::clone(&self.hidden), held: Arc::clone(&self.held) }
     }
 
     /// Finds the tool, checks the input, and says what the call is by nature.
@@ -63,6 +82,10 @@ impl Surface {
             let tool = wish.tool.clone();
             return Err(request.refuse(Why::NoSuchTool { tool }));
         };
+        if self.held.contains(tool.name()) {
+            let tool = wish.tool.clone();
+            return Err(request.refuse(Why::DefinitionChanged { tool }));
+        }
         match tool.nature(&wish.args, &wish.facts) {
             Ok(nature) => Ok(Call { tool: Arc::clone(tool), nature: Arc::new(nature), request }),
             Err(why) => Err(request.refuse(why)),

@@ -1,4 +1,4 @@
-//! `state.db`: what changes. Alarms, and the numbers that are never given twice.
+//! `state.db`: what changes. Alarms, approved tools and tasks of MCP, and the numbers that are never given twice.
 //!
 //! It is not evidence: rows here are updated and old ones removed, and each change that matters is also a row of the
 //! log. It has a schema version of its own; a file from a newer build is refused, never converted back. Each change
@@ -15,9 +15,12 @@ use super::read::percent;
 
 pub mod alarm;
 mod aside;
+pub mod learned;
+pub mod mcp;
 
 /// Each step brings the schema from its index to the next version. A step that was released is never changed.
-const STEPS: &[&str] = &["
+const STEPS: &[&str] = &[
+    "
 CREATE TABLE counter (name TEXT PRIMARY KEY, next INTEGER NOT NULL) STRICT, WITHOUT ROWID;
 CREATE TABLE alarm (
   id INTEGER PRIMARY KEY,
@@ -28,7 +31,32 @@ CREATE TABLE alarm (
   by TEXT,
   cleared INTEGER
 ) STRICT;
-"];
+",
+    "
+CREATE TABLE mcp_tool (
+  server TEXT NOT NULL,
+  tool TEXT NOT NULL,
+  definition TEXT NOT NULL,
+  by TEXT,
+  at INTEGER NOT NULL,
+  PRIMARY KEY (server, tool)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE mcp_task (
+  id TEXT PRIMARY KEY,
+  owner TEXT NOT NULL,
+  place TEXT NOT NULL,
+  tool TEXT NOT NULL,
+  status TEXT NOT NULL CHECK (status IN ('working', 'input_required', 'completed', 'failed', 'cancelled')),
+  message TEXT,
+  created INTEGER NOT NULL,
+  updated INTEGER NOT NULL,
+  ttl_ms INTEGER NOT NULL,
+  result TEXT,
+  error TEXT
+) STRICT, WITHOUT ROWID;
+",
+    learned::SCHEMA,
+];
 
 /// Cleared alarms that are kept: enough for a shift
 /// report, few enough that the file stays small. The log has them all.
@@ -234,7 +262,7 @@ mod tests {
         State::open(dir.path()).unwrap().connection.pragma_update(None, "user_version", 99).unwrap();
         let refused = State::open(dir.path()).unwrap_err();
         let path = dir.path().join("state.db");
-        assert_eq!(refused.to_string(), format!("{} has format 99; this build reads up to 1", path.display()));
+        assert_eq!(refused.to_string(), format!("{} has format 99; this build reads up to 3", path.display()));
         let connection = Connection::open(path).unwrap();
         assert_eq!(connection.pragma_query_value(None, "user_version", |row| row.get::<_, i64>(0)).unwrap(), 99);
     }

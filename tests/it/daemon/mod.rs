@@ -2,10 +2,13 @@
 mod agents;
 mod commands;
 mod crash;
+mod learning;
 mod ground;
 mod interlocks;
 mod manners;
+mod proxy;
 mod voice;
+mod wyoming;
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::{UnixDatagram, UnixStream};

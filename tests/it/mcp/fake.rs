@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use interlock::agents::engine::{
     Answer, Asker, Ending, Engine, EngineRequest, News, NotSubmitted, Offers, Output, QuestionKind, QuestionView,
-    ReplyView, Submitted, TaskSupport, ToolView, Upward,
+    ReplyView, Submitted, TaskSupport, ToolView,
 };
+use interlock::mcp::upward::Upward;
 use interlock_domain::id::{BatchId, CallId, QuestionId, RunId, TaskId, ToolName};
 use interlock_domain::time::Wall;
 use serde_json::{Value, json};
@@ -35,6 +36,7 @@ pub(super) fn tool(name: &str, input_schema: Value, output_schema: Option<Value>
         annotations: json!({"readOnlyHint": true}),
         contract: json!({"op_kind": name, "effect": "none"}),
         tasks: TaskSupport::Forbidden,
+        raw: None,
     }
 }
 
@@ -102,8 +104,8 @@ async fn run(
                 let _ = seen.send(Seen::Opened(asker));
                 let _ = reply.send(RunId::new(1_764_500_000_000, runs));
             }
-            EngineRequest::Relay { method, params, up, reply } => {
-                tokio::spawn(suite::relay(method, params, Up { up, news: news.clone() }, reply));
+            EngineRequest::Relay { method, params, line, reply } => {
+                tokio::spawn(suite::relay(method, params, Up { up: line.up, news: news.clone() }, reply));
             }
             EngineRequest::CloseRun(_) => {
                 let _ = seen.send(Seen::Closed);
@@ -127,7 +129,7 @@ async fn run(
                 }
                 let _ = seen.send(Seen::Cancelled);
             }
-            EngineRequest::Submit { run, tool, args, up, reply } => {
+            EngineRequest::Submit { run, tool, args, line, reply } => {
                 batches += 1;
                 let call = CallId { run, batch: BatchId(batches), position: 0 };
                 let _ = seen.send(Seen::Submitted(tool.as_str().to_owned(), args.clone()));
@@ -158,10 +160,10 @@ async fn run(
                         slow.insert(call, end);
                     }
                     "progress" => {
-                        tokio::spawn(progress(up, end));
+                        tokio::spawn(progress(line.up, end));
                     }
                     name if suite::knows(name) => {
-                        let up = Up { up, news: news.clone() };
+                        let up = Up { up: line.up, news: news.clone() };
                         let work = tokio::spawn(suite::run(name.to_owned(), args, up, end));
                         at_work.insert(call, work.abort_handle());
                     }

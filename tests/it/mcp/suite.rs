@@ -3,8 +3,9 @@
 
 use std::time::Duration;
 
-use interlock::agents::engine::{Ask, News, NotAsked, Output, ReplyView, TaskSupport, ToolView, Upward};
+use interlock::agents::engine::{News, Output, ReplyView, TaskSupport, ToolView};
 use interlock::mcp::rpc::{self, RpcError};
+use interlock::mcp::upward::{Ask, NotAsked, Upward};
 use serde_json::{Map, Value, json};
 use tokio::sync::{broadcast, mpsc, oneshot};
 

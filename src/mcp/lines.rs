@@ -1,9 +1,7 @@
 //! Lines of bounded length out of a byte stream. A line that is too long costs nothing but itself: what is read of it is
-//! thrown away, and the next line is read.
+//! thrown away, and the next line is read. The one place of this room that waits: both ends of a pipe need it.
 
 use tokio::io::{AsyncRead, AsyncReadExt};
-
-use crate::mcp::rpc;
 
 /// Bytes that are read at once.
 const CHUNK_LEN: usize = 16 << 10;
@@ -16,6 +14,8 @@ pub struct Lines<R> {
     /// What of the chunk is not used yet.
     unread: std::ops::Range<usize>,
     line: Vec<u8>,
+    /// Longest line that is kept.
+    bound: usize,
     /// The line at hand is too long; the rest of it is thrown away.
     is_too_long: bool,
 }
@@ -30,11 +30,11 @@ pub enum Line {
 }
 
 impl<R: AsyncRead + Unpin> Lines<R> {
-    /// Of that stream.
+    /// Of that stream, of at most `bound` bytes each.
     #[must_use]
-    pub fn new(reader: R) -> Lines<R> {
+    pub fn new(reader: R, bound: usize) -> Lines<R> {
         let chunk = vec![0; CHUNK_LEN].into_boxed_slice();
-        Lines { reader, chunk, unread: 0..0, line: Vec::new(), is_too_long: false }
+        Lines { reader, chunk, unread: 0..0, line: Vec::new(), bound, is_too_long: false }
     }
 
     /// The next line that is not blank; none at the end. A last line without its end counts. May be dropped and called
@@ -70,7 +70,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
 
     fn take(&mut self, range: std::ops::Range<usize>) {
         // One byte more than a message may have, for the carriage return.
-        if self.line.len() + range.len() > rpc::MESSAGE_LEN_MAX + 1 {
+        if self.line.len() + range.len() > self.bound + 1 {
             self.is_too_long = true;
             self.line = Vec::new();
         }
@@ -94,10 +94,11 @@ impl<R: AsyncRead + Unpin> Lines<R> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mcp::rpc;
 
     /// The lengths of the lines, 0 for one that is too long.
     async fn lens(input: &[u8]) -> Vec<usize> {
-        let mut lines = Lines::new(input);
+        let mut lines = Lines::new(input, rpc::MESSAGE_LEN_MAX);
         let mut lens = Vec::new();
         while let Some(line) = lines.next().await.expect("a slice reads") {
             lens.push(match line {

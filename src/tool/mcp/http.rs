@@ -1,0 +1,409 @@
+//! A server that is reached over HTTP, in the protocol that it speaks (MCP "Streamable HTTP" of both eras).
+//!
+//! Nothing is sent twice by itself: no redirect is followed, no request repeated. A connection that could not be made
+//! means that nothing was sent; whatever goes wrong after that, nobody knows.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use reqwest::{Client, RequestBuilder, Response, StatusCode, redirect};
+use serde_json::{Map, Value};
+use tokio::time::{Instant, sleep_until, timeout};
+
+use super::link::{MESSAGE_LEN_MAX, NoAnswer, Switch, Wire};
+use crate::mcp::era::{self, Era};
+use crate::mcp::header;
+use crate::mcp::rpc::{self, RpcError};
+use crate::mcp::sse::Decoder;
+
+/// A server answers a connection in milliseconds; one across the world in less than this.
+const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
+
+/// Connections that lie idle longer are not used again: servers close theirs after 5 s and more, and a request that
+/// meets the closing is one of which nobody knows.
+const IDLE_MAX: Duration = Duration::from_secs(4);
+
+/// How long what has no answer may take.
+const TELL_PATIENCE: Duration = Duration::from_secs(10);
+
+/// The most that is read of an answer that is an error.
+const ERROR_LEN_MAX: usize = 64 << 10;
+
+/// How often a stream that broke off is taken up again in a row, without anything coming.
+const RESUMES_MAX: u32 = 5;
+
+/// How long before that, where the server does not say, and at most.
+const RETRY: Duration = Duration::from_millis(1000);
+const RETRY_MAX: Duration = Duration::from_secs(10);
+
+/// A client for servers; made once.
+#[derive(Debug, Clone)]
+pub(super) struct Connector(Client);
+
+impl Connector {
+    /// Sets up TLS. A machine without certificates gets a client that trusts no server.
+    pub(super) fn new() -> Result<Connector, reqwest::Error> {
+        // Installed once for the process; whoever comes second finds it there.
+        let _known = rustls::crypto::ring::default_provider().install_default();
+        let builder = || {
+            Client::builder()
+                .user_agent(concat!("interlock/", env!("CARGO_PKG_VERSION")))
+                .no_proxy()
+                .redirect(redirect::Policy::none())
+                .retry(reqwest::retry::never())
+                .pool_idle_timeout(IDLE_MAX)
+                .connect_timeout(CONNECT_PATIENCE)
+                .tcp_nodelay(true)
+        };
+        builder().build().or_else(|_| builder().tls_certs_only([]).build()).map(Connector)
+    }
+
+    /// A way to one server, in one protocol.
+    pub(super) fn to(&self, url: &str, token: Option<&str>, era: Era) -> Result<Http, String> {
+        let token = token.map(|token| {
+            let mut value = HeaderValue::from_str(&format!("Bearer {token}"))
+                .map_err(|_| "its token has characters that no header carries".to_owned())?;
+            value.set_sensitive(true);
+            Ok::<_, String>(value)
+        });
+        Ok(Http {
+            client: self.0.clone(),
+            url: url.to_owned(),
+            token: token.transpose()?,
+            era,
+            settled: Mutex::new(Settled { session: None, version: None }),
+        })
+    }
+}
+
+/// The way to one server.
+#[derive(Debug)]
+pub(super) struct Http {
+    client: Client,
+    url: String,
+    token: Option<HeaderValue>,
+    era: Era,
+    // Set once by `initialize`, read by every request.
+    settled: Mutex<Settled>,
+}
+
+#[derive(Debug, Clone)]
+struct Settled {
+    session: Option<HeaderValue>,
+    version: Option<HeaderValue>,
+}
+
+const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
+const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
+const METHOD: HeaderName = HeaderName::from_static("mcp-method");
+const NAME: HeaderName = HeaderName::from_static("mcp-name");
+const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
+
+/// How a stream of events ended.
+struct StreamEnd {
+    why: String,
+    last_id: Option<String>,
+    retry: Option<Duration>,
+    /// Something came on it.
+    was_used: bool,
+}
+
+impl Http {
+    fn settled(&self) -> Settled {
+        self.settled.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The revision that `initialize` settled on.
+    pub(super) fn settle(&self, version: &str) {
+        self.settled.lock().unwrap_or_else(PoisonError::into_inner).version = HeaderValue::from_str(version).ok();
+    }
+
+    fn dressed(&self, mut request: RequestBuilder) -> RequestBuilder {
+        let Settled { session, version } = self.settled();
+        if let Some(token) = &self.token {
+            request = request.header(AUTHORIZATION, token.clone());
+        }
+        if let Some(session) = session {
+            request = request.header(SESSION, session);
+        }
+        match (self.era, version) {
+            (Era::Modern, _) => request.header(VERSION, era::MODERN),
+            (Era::Legacy, Some(version)) => request.header(VERSION, version),
+            (Era::Legacy, None) => request,
+        }
+    }
+
+    fn post(&self, text: String) -> RequestBuilder {
+        self.dressed(
+            self.client
+                .post(&self.url)
+                .header(CONTENT_TYPE, "application/json")
+                .header(ACCEPT, "application/json, text/event-stream")
+                .body(text),
+        )
+    }
+
+    /// Sends what has no answer.
+    pub(super) async fn tell(&self, text: String) -> Result<(), NoAnswer> {
+        if self.era == Era::Modern {
+            // This era has neither notifications nor responses from clients.
+            return Ok(());
+        }
+        match timeout(TELL_PATIENCE, self.post(text).send()).await {
+            Ok(Ok(_)) => Ok(()),
+            Ok(Err(error)) => Err(not_sent(&error)),
+            Err(_) => Err(NoAnswer::TimedOut),
+        }
+    }
+
+    /// Sends a request and hands everything that comes to the switch, until nothing more can come. What it gives is what
+    /// is true if the answer was not among it.
+    pub(super) async fn exchange(
+        self: &Arc<Http>,
+        switch: &Arc<Switch>,
+        number: u64,
+        method: &str,
+        params: &Value,
+        schema: Option<&Value>,
+    ) -> NoAnswer {
+        let mut request = self.post(rpc::request(number, method, params));
+        if self.era == Era::Modern {
+            request = request.headers(modern_headers(method, params, schema));
+        }
+        let response = match request.send().await {
+            Ok(response) => response,
+            Err(error) => {
+                let why = not_sent(&error);
+                if let NoAnswer::NotSent(why) = &why {
+                    // Nobody listens there: every other request would find the same.
+                    switch.end(false, why.clone());
+                }
+                return why;
+            }
+        };
+        if let Some(session) = response.headers().get(SESSION)
+            && method == "initialize"
+        {
+            self.settled.lock().unwrap_or_else(PoisonError::into_inner).session = Some(session.clone());
+        }
+        if !response.status().is_success() {
+            return self.refused(switch, response).await;
+        }
+        let wire = Wire::Http(Arc::clone(self));
+        if !is_events(&response) {
+            return match body(response, MESSAGE_LEN_MAX).await {
+                Ok(bytes) => match rpc::read_within(&bytes, MESSAGE_LEN_MAX) {
+                    Ok(message) => {
+                        switch.take(message, Some(number), &wire);
+                        lost("its answer was for another request")
+                    }
+                    Err(unreadable) => lost(&format!("its answer is no message: {}", unreadable.error.message)),
+                },
+                Err(why) => lost(&why),
+            };
+        }
+        let mut end = self.hear(switch, Some(number), response).await;
+        let mut resumes = 0;
+        while switch.waits(number) {
+            let Some(last) = end.last_id.clone().filter(|_| self.era == Era::Legacy && resumes < RESUMES_MAX) else {
+                return lost(&end.why);
+            };
+            sleep_until(Instant::now() + end.retry.unwrap_or(RETRY).min(RETRY_MAX)).await;
+            let retry = end.retry;
+            end = match self.listen(switch, Some(number), Some(&last)).await {
+                Ok(end) => end,
+                Err(why) => return lost(&why),
+            };
+            resumes = if end.was_used { 0 } else { resumes + 1 };
+            end.last_id = end.last_id.or(Some(last));
+            end.retry = end.retry.or(retry);
+        }
+        lost(&end.why)
+    }
+
+    /// The stream for what belongs to no request, or the rest of one that broke off.
+    async fn listen(
+        self: &Arc<Http>,
+        switch: &Arc<Switch>,
+        of: Option<u64>,
+        last: Option<&str>,
+    ) -> Result<StreamEnd, String> {
+        let mut request = self.dressed(self.client.get(&self.url).header(ACCEPT, "text/event-stream"));
+        if let Some(last) = last.and_then(|last| HeaderValue::from_str(last).ok()) {
+            request = request.header(LAST_EVENT, last);
+        }
+        let response = request.send().await.map_err(|error| fact(&error))?;
+        if !response.status().is_success() || !is_events(&response) {
+            return Err(format!("no event stream: {}", response.status()));
+        }
+        Ok(self.hear(switch, of, response).await)
+    }
+
+    /// Hears what belongs to no request, as long as the server offers that (2025-11-25, "Listening for Messages").
+    pub(super) async fn listen_on(self: &Arc<Http>, switch: &Arc<Switch>) {
+        let (mut last, mut failures) = (None::<String>, 0);
+        // A server that offers no such stream says so at once; one that breaks off is taken up again, some times.
+        while failures < RESUMES_MAX {
+            match self.listen(switch, None, last.as_deref()).await {
+                Ok(end) => {
+                    failures = if end.was_used { 0 } else { failures + 1 };
+                    last = end.last_id.or(last);
+                    sleep_until(Instant::now() + end.retry.unwrap_or(RETRY / 4).min(RETRY_MAX)).await;
+                }
+                Err(_) => return,
+            }
+        }
+    }
+
+    /// Hands the messages of a stream to the switch.
+    async fn hear(self: &Arc<Http>, switch: &Arc<Switch>, of: Option<u64>, mut response: Response) -> StreamEnd {
+        let wire = Wire::Http(Arc::clone(self));
+        let mut decoder = Decoder::new(MESSAGE_LEN_MAX);
+        let mut end = StreamEnd { why: String::new(), last_id: None, retry: None, was_used: false };
+        end.why = loop {
+            let chunk = match response.chunk().await {
+                Ok(Some(chunk)) => chunk,
+                Ok(None) => break "its stream ended".to_owned(),
+                Err(error) => break format!("its stream broke: {}", fact(&error)),
+            };
+            let events = match decoder.feed(&chunk) {
+                Ok(events) => events,
+                Err(too_long) => break too_long.to_string(),
+            };
+            for event in events {
+                end.was_used |= !event.data.is_empty();
+                end.last_id = event.id.or(end.last_id);
+                end.retry = event.retry_ms.map(Duration::from_millis).or(end.retry);
+                if event.data.is_empty() {
+                    continue;
+                }
+                match rpc::read_within(event.data.as_bytes(), MESSAGE_LEN_MAX) {
+                    Ok(message) => switch.take(message, of, &wire),
+                    Err(_) => drop(switch.noise.fetch_add(1, std::sync::atomic::Ordering::Relaxed)),
+                }
+            }
+        };
+        end
+    }
+
+    async fn refused(&self, switch: &Arc<Switch>, response: Response) -> NoAnswer {
+        let status = response.status();
+        let has_session = self.settled().session.is_some();
+        let bytes = body(response, ERROR_LEN_MAX).await.unwrap_or_default();
+        let error = serde_json::from_slice::<Value>(&bytes)
+            .ok()
+            .and_then(|value| value.get("error").filter(|error| error["code"].is_i64()).map(RpcError::from_value));
+        match (status, error) {
+            (StatusCode::NOT_FOUND, _) if self.era == Era::Legacy && has_session => {
+                let why = "its session is over";
+                switch.end(false, why);
+                NoAnswer::NotSent(why.to_owned())
+            }
+            (StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN, _) => {
+                NoAnswer::NotSent(format!("it answered {status}: its token is missing or not accepted"))
+            }
+            (_, Some(error)) => NoAnswer::Rpc(error),
+            (status, None) if status.is_server_error() => lost(&format!("it answered {status}")),
+            (status, None) => NoAnswer::NotSent(format!("it answered {status}")),
+        }
+    }
+
+    /// Says that the session is over, where there is one.
+    pub(super) async fn close(&self) {
+        if self.era == Era::Legacy && self.settled().session.is_some() {
+            // A server may refuse this (405), or be gone: then there is nothing left to close.
+            let _gone = timeout(CONNECT_PATIENCE, self.dressed(self.client.delete(&self.url)).send()).await;
+        }
+    }
+}
+
+fn lost(why: &str) -> NoAnswer {
+    NoAnswer::Lost { killed: false, why: why.to_owned() }
+}
+
+fn not_sent(error: &reqwest::Error) -> NoAnswer {
+    if error.is_connect() || error.is_builder() { NoAnswer::NotSent(fact(error)) } else { lost(&fact(error)) }
+}
+
+/// The innermost fact of an error; the address, which may be private, is left out.
+fn fact(error: &reqwest::Error) -> String {
+    let mut inner: &dyn std::error::Error = error;
+    while let Some(source) = inner.source() {
+        inner = source;
+    }
+    if std::ptr::addr_eq(inner, error) { "the request was not carried out".to_owned() } else { inner.to_string() }
+}
+
+fn is_events(response: &Response) -> bool {
+    response
+        .headers()
+        .get(CONTENT_TYPE)
+        .and_then(|kind| kind.to_str().ok())
+        .is_some_and(|kind| kind.split(';').next().is_some_and(|kind| kind.trim() == "text/event-stream"))
+}
+
+async fn body(mut response: Response, bound: usize) -> Result<Vec<u8>, String> {
+    let mut bytes = Vec::new();
+    while let Some(chunk) = response.chunk().await.map_err(|error| format!("its answer broke off: {}", fact(&error)))? {
+        if bytes.len() + chunk.len() > bound {
+            return Err(format!("its answer is longer than {bound} bytes"));
+        }
+        bytes.extend_from_slice(&chunk);
+    }
+    Ok(bytes)
+}
+
+/// The headers that repeat what the body says (2026-07-28, "Request Metadata").
+fn modern_headers(method: &str, params: &Value, schema: Option<&Value>) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    if let Ok(value) = HeaderValue::from_str(method) {
+        headers.insert(METHOD, value);
+    }
+    if let Some(name) = header::named_by(method).and_then(|member| params[member].as_str()) {
+        headers.insert(NAME, encoded(name));
+    }
+    let nothing = Map::new();
+    let arguments = params["arguments"].as_object().unwrap_or(&nothing);
+    for (name, value) in schema.map(|schema| header::marked(schema, arguments)).unwrap_or_default() {
+        if let Ok(name) = HeaderName::try_from(name) {
+            headers.insert(name, encoded(&value));
+        }
+    }
+    headers
+}
+
+/// As it is where a header carries that unchanged, else in base64.
+fn encoded(value: &str) -> HeaderValue {
+    let is_plain = value.bytes().all(|byte| matches!(byte, 0x20..=0x7e))
+        && value.trim() == value
+        && !value.starts_with("=?base64?")
+        && !value.is_empty();
+    let plain = if is_plain { HeaderValue::from_str(value).ok() } else { None };
+    plain.unwrap_or_else(|| {
+        let text = format!("=?base64?{}?=", STANDARD.encode(value));
+        HeaderValue::from_str(&text).unwrap_or_else(|_| HeaderValue::from_static(""))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_that_a_header_cannot_carry_is_encoded() {
+        for (value, written) in [
+            ("echo", "echo"),
+            ("a b", "a b"),
+            (" a", "=?base64?IGE=?="),
+            ("说", "=?base64?6K+0?="),
+            ("=?base64?x?=", "=?base64?PT9iYXNlNjQ/eD89?="),
+            ("", "=?base64??="),
+        ] {
+            assert_eq!(encoded(value), written, "{value:?}");
+            assert_eq!(header::decode(written).as_deref(), Some(value));
+        }
+    }
+}
