@@ -40,6 +40,9 @@
 //! - [`engine`]: `mediator` carries the machine's actions out, `listener` owns the active commands and the short
 //!   dialogues, `agent` drives the runs of a language model, `supervisor` watches our threads, `tasks` turns its notices into evidence and alarms, `own` runs the
 //!   tools that act on the daemon itself, `keeper` owns `state.db`, `watch` supervises what is not ours.
+//!   dialogues, `learner` what was learned and its versions, `supervisor` watches our threads, `tasks` turns its notices
+//!   into evidence and alarms, `own` runs the tools that act on the daemon itself, `keeper` owns `state.db`, `ground`
+//!   looks after the log and its disk, `watch` supervises what is not ours.
 //! - [`store`]: the evidence log (one writer, group commit, hash chain, signed head), its readers, and the state.
 //! - [`record`]: the one written form of an event: disk, command line and MCP share it.
 //! - [`tool`]: runs an order: device (Modbus), files, shell, HTTP.
