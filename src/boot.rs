@@ -37,6 +37,7 @@ use crate::engine::resolver;
 use crate::engine::servers;
 use crate::engine::supervisor::{self, Supervisor, Vital, Watchdog};
 use crate::engine::tasks::{self, Tasks};
+use crate::engine::workflow::Workflows;
 use crate::plant;
 use crate::record::event::trace;
 use crate::store::error::StoreError;
@@ -291,7 +292,11 @@ async fn serve(made: Made) -> Result<(), BootError> {
     let (devices_sender, devices_receiver) = watch::channel(Arc::clone(&devices));
     let resolver = resolver::Resolver::new(sought, mediator.clone(), devices_receiver);
     let resolver_running = tokio::spawn(resolver.run());
-    let own = Arc::new(Own::new(tasks.clone(), keeper.clone(), log.clone(), places.state.clone()));
+    let workflows = Workflows::open(mediator.clone(), keeper.clone(), log.clone(), writer.clone()).await;
+    let workflows = workflows.map_err(|error| BootError::Other(error.into()))?;
+    let (recipes_sender, recipes) = watch::channel(Arc::clone(&config.recipes));
+    let own = Own::new(tasks.clone(), keeper.clone(), log.clone(), places.state.clone(), workflows, recipes);
+    let own = Arc::new(own);
     let open = mends.len();
     let owner = Owner::new(Parts {
         inbox,
@@ -366,6 +371,7 @@ async fn serve(made: Made) -> Result<(), BootError> {
         surface_sender,
         grounds_sender,
         devices_sender,
+        recipes_sender,
         profiles_sender,
         plant: plant.as_ref().map(|plant| plant.devices.clone()),
     };

@@ -15,6 +15,7 @@ use crate::control::wire::{Kind, Trouble};
 use crate::engine::handle::{Grounds, Mediator};
 use crate::engine::listener::Listener;
 use crate::engine::servers::Servers;
+use crate::engine::workflow::tool::Recipes;
 
 /// Owns the configuration that is in force.
 pub(super) struct Reloader {
@@ -26,6 +27,7 @@ pub(super) struct Reloader {
     pub(super) surface_sender: watch::Sender<Surface>,
     pub(super) grounds_sender: watch::Sender<Arc<Grounds>>,
     pub(super) devices_sender: watch::Sender<Arc<Devices>>,
+    pub(super) recipes_sender: watch::Sender<Arc<Recipes>>,
     pub(super) profiles_sender: watch::Sender<Arc<Profiles>>,
     /// The devices of the embedded plant, while it runs.
     pub(super) plant: Option<Devices>,
@@ -58,6 +60,7 @@ impl Reloader {
         self.servers.configure(base, Arc::clone(&config.rules), servers).await;
         let _ = self.grounds_sender.send(Arc::new(grounds));
         let _ = self.devices_sender.send(Arc::clone(&devices));
+        let _ = self.recipes_sender.send(Arc::clone(&config.recipes));
         let count = set.len();
         self.listener.swap(set.ears(devices)).await.map_err(busy)?;
         self.config = config;

@@ -27,6 +27,7 @@ mod say;
 mod status;
 mod task;
 mod watch;
+mod workflow;
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -75,6 +76,7 @@ fn verb(cli: &Cli, out: &Out) -> Result<ExitCode, CliError> {
         Verb::Evidence(verb) => evidence::evidence(verb, client, out),
         Verb::Learn(verb) => learn::learn(verb),
         Verb::Policy(verb) => policy::policy(verb),
+        Verb::Workflow(verb) => workflow::workflow(verb, client()?, out),
         Verb::Effects(verb) => effects::effects(verb),
         Verb::Mcp(args) => match &args.verb {
             None => mcp::bridge(client()?),

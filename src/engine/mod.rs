@@ -13,3 +13,4 @@ pub mod stamp;
 pub mod supervisor;
 pub mod tasks;
 pub mod watch;
+pub mod workflow;
