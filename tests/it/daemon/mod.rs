@@ -6,6 +6,7 @@ mod interlocks;
 mod manners;
 mod proxy;
 mod voice;
+mod workflows;
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::{UnixDatagram, UnixStream};
