@@ -3,6 +3,7 @@
 //! Start: signals, lock and log, state, supervisor, runtime, plant, tools, mediator, listener, surfaces, READY. Stop:
 //! STOPPING, surfaces stop accepting, workers are asked to stop, the mediator settles or abandons, the log flushes.
 
+mod agent;
 mod commands;
 mod mcp;
 mod reload;
@@ -27,6 +28,7 @@ use crate::agents::bridge::{bridge, watch_workers};
 use crate::agents::core::Core;
 use crate::config::{self, Config, ConfigError, Tier};
 use crate::control::{self, Context};
+use crate::engine::agent::Handle as Models;
 use crate::engine::handle::Mediator;
 use crate::engine::keeper;
 use crate::engine::listener::Listener;
@@ -286,7 +288,7 @@ async fn serve(made: Made) -> Result<(), BootError> {
     let (stop, stopped) = watch::channel(false);
     let (surface_sender, surface_receiver) = watch::channel(visible.clone());
     let (grounds_sender, grounds_receiver) = watch::channel(Arc::new(grounds));
-    let (mediator, inbox) = Mediator::new(surface_receiver, grounds_receiver);
+    let (mediator, inbox) = Mediator::new(surface_receiver, grounds_receiver.clone());
     let (questions, mut asked) = watch::channel(numbers.question);
     let (looks, sought) = mpsc::channel(resolver::WAITING_MAX);
     let (devices_sender, devices_receiver) = watch::channel(Arc::clone(&devices));
@@ -297,12 +299,21 @@ async fn serve(made: Made) -> Result<(), BootError> {
     let (recipes_sender, recipes) = watch::channel(Arc::clone(&config.recipes));
     let own = Own::new(tasks.clone(), keeper.clone(), log.clone(), places.state.clone(), workflows, recipes);
     let own = Arc::new(own);
+    let model = agent::settings(config.agent.as_ref(), &grounds_receiver.borrow().cwd).unwrap_or_else(|error| {
+        // The plant does not stop for it.
+        tracing::error!(kind = "MODEL_OFF", "{error}; there is no language model until the next reload");
+        None
+    });
+    let (model_sender, model_receiver) = watch::channel(model);
+    let (state, evidence) = (places.state.clone(), writer.clone());
+    let models = Models::new(mediator.clone(), evidence, log.clone(), state, model_receiver);
     let open = mends.len();
     let owner = Owner::new(Parts {
         inbox,
         writer: writer.clone(),
         tools,
         own,
+        agent: models.clone(),
         surface: visible,
         settings: surface::settings(&config, &places),
         first_batch: numbers.batch,
@@ -357,6 +368,7 @@ async fn serve(made: Made) -> Result<(), BootError> {
         tasks: tasks.clone(),
         log,
         mcp: Arc::clone(&core),
+        models,
         servers: servers.clone(),
         status: status(&places, mcp_url(&core, mcp_address), plant.as_ref().map(|plant| plant.address)),
         reload,
@@ -370,6 +382,7 @@ async fn serve(made: Made) -> Result<(), BootError> {
         servers: servers.clone(),
         surface_sender,
         grounds_sender,
+        model_sender,
         devices_sender,
         recipes_sender,
         profiles_sender,

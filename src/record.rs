@@ -8,6 +8,7 @@
 pub mod contract;
 pub mod effects;
 pub mod event;
+pub mod trace;
 pub mod workflow;
 
 use std::borrow::Cow;

@@ -26,6 +26,7 @@ pub(super) struct Reloader {
     pub(super) servers: Servers,
     pub(super) surface_sender: watch::Sender<Surface>,
     pub(super) grounds_sender: watch::Sender<Arc<Grounds>>,
+    pub(super) model_sender: watch::Sender<Option<Arc<crate::engine::agent::Settings>>>,
     pub(super) devices_sender: watch::Sender<Arc<Devices>>,
     pub(super) recipes_sender: watch::Sender<Arc<Recipes>>,
     pub(super) profiles_sender: watch::Sender<Arc<Profiles>>,
@@ -50,6 +51,8 @@ impl Reloader {
         let base = surface::base(&devices, &config.contracts).map_err(bug)?;
         let servers = mcp::servers(&config).map_err(refused)?;
         let settings = surface::settings(&config, &self.places);
+        let model = super::agent::settings(config.agent.as_ref(), &grounds.cwd)
+            .map_err(|error| Trouble::new(Kind::Config, error.to_string()))?;
         let busy = |error: crate::engine::handle::NotTaken| Trouble::new(Kind::Busy, error.to_string());
         // The gate first: nothing that is understood anew may pass under old rules.
         let own = Surface::new(base.clone());
@@ -59,6 +62,7 @@ impl Reloader {
         // The tools of the servers come back in one step, under the new rules.
         self.servers.configure(base, Arc::clone(&config.rules), servers).await;
         let _ = self.grounds_sender.send(Arc::new(grounds));
+        let _ = self.model_sender.send(model);
         let _ = self.devices_sender.send(Arc::clone(&devices));
         let _ = self.recipes_sender.send(Arc::clone(&config.recipes));
         let count = set.len();

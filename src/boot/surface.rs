@@ -17,7 +17,7 @@ use super::{BootError, Places};
 use crate::config::Config;
 use crate::engine::handle::Grounds;
 use crate::engine::mediator::{Settings, own_paths};
-use crate::engine::own;
+use crate::engine::{agent, own};
 use crate::tool::device::{DeviceTool, EVERY};
 use crate::tool::{About, Tools, device, files, http, shell};
 
@@ -76,6 +76,7 @@ fn make(devices: &Devices, promises: &[Promise]) -> Result<Vec<Arc<Tool>>, BadTo
         tool(&http::HTTP, Kind::Http, hints(false, true, false, true))?,
     ];
     tools.extend(own::tools(table)?);
+    tools.push(agent::child::tool()?);
     Ok(tools.into_iter().map(|tool| Arc::new(tool.promised(promises))).collect())
 }
 
@@ -168,6 +169,7 @@ pub(super) fn settings(config: &Config, places: &Places) -> Settings {
         confirm_protective: config.confirm_protective,
         own_paths: own_paths(own(config, places)),
         own_secrets: own_paths([places.state.join("keys")]),
+        breaker: config.breaker,
     }
 }
 
@@ -178,6 +180,7 @@ fn own(config: &Config, places: &Places) -> Vec<PathBuf> {
     let mut paths: Vec<PathBuf> = of_state.iter().map(|name| places.state.join(name)).collect();
     paths.extend(config.file.clone());
     paths.extend(config.command_files.iter().cloned());
+    paths.extend(config.policy_files.iter().cloned());
     paths.push(places.socket.clone());
     paths
 }

@@ -39,6 +39,9 @@ pub enum Verb {
     /// One operator command through the whole path.
     #[command(after_help = "Example:\n  interlock say 启动二号泵")]
     Say(SayArgs),
+    /// A request to the configured language model; its tool calls walk the same path.
+    #[command(after_help = "Example:\n  interlock agent 检查三台泵的压力，异常的报给我")]
+    Agent(AgentArgs),
     /// The configured devices.
     #[command(subcommand)]
     Device(DeviceVerb),
@@ -60,6 +63,9 @@ pub enum Verb {
     /// The evidence log.
     #[command(subcommand)]
     Evidence(EvidenceVerb),
+    /// The typed graph of one run, from the log alone; needs no daemon.
+    #[command(after_help = "Example:\n  interlock trace last --format html > run.html")]
+    Trace(TraceArgs),
     /// Self-learning proposals and the review gate; needs no daemon.
     #[command(subcommand)]
     Learn(LearnVerb),
@@ -158,6 +164,23 @@ pub struct SayArgs {
     #[arg(long)]
     pub wait: bool,
     /// One JSON object.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `agent`.
+#[derive(Debug, Args)]
+pub struct AgentArgs {
+    /// What is wanted.
+    #[arg(value_name = "TEXT", required = true)]
+    pub text: Vec<String>,
+    /// A mode that is narrower than the configured one: plan, dontAsk, default, acceptEdits, bypassPermissions.
+    #[arg(long, value_name = "MODE")]
+    pub mode: Option<String>,
+    /// Goes on with the conversation of this run.
+    #[arg(long, value_name = "RUN")]
+    pub resume: Option<String>,
+    /// JSON Lines, as they come.
     #[arg(long)]
     pub json: bool,
 }
@@ -439,6 +462,35 @@ pub enum LearnVerb {
         #[arg(long, value_name = "PATH")]
         commands: Option<PathBuf>,
     },
+}
+
+/// `trace`.
+#[derive(Debug, Args)]
+pub struct TraceArgs {
+    /// The run, as `say --json` and `evidence query --kind run_opened` name it; `last` is the one that was opened last.
+    pub run: String,
+    /// The written form.
+    #[arg(long, value_enum, default_value = "text")]
+    pub format: TraceFormat,
+    /// As `--format json`.
+    #[arg(long)]
+    pub json: bool,
+    /// Where evidence and state are kept.
+    #[arg(long, value_name = "DIR")]
+    pub state: Option<PathBuf>,
+}
+
+/// The written forms of a trace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum TraceFormat {
+    /// Lines for a person.
+    Text,
+    /// The language of Graphviz.
+    Dot,
+    /// One object.
+    Json,
+    /// One page that stands alone.
+    Html,
 }
 
 /// `policy`.

@@ -3,6 +3,7 @@
 //! Nothing is decided here. A verb that talks to the daemon sends its arguments and prints the answer; an offline verb
 //! calls the very code that the daemon runs.
 
+mod agent;
 pub mod args;
 mod ask;
 mod bench;
@@ -26,6 +27,7 @@ mod run;
 mod say;
 mod status;
 mod task;
+mod trace;
 mod watch;
 mod workflow;
 
@@ -67,6 +69,7 @@ fn verb(cli: &Cli, out: &Out) -> Result<ExitCode, CliError> {
         Verb::Watch(args) => return watch::watch(args, out),
         Verb::Run(args) => run::run(args, cli.socket.as_deref()),
         Verb::Say(args) => say::say(args, client()?, out),
+        Verb::Agent(args) => agent::agent(args, client()?, out),
         Verb::Device(verb) => device::device(verb, client()?, out),
         Verb::Match(args) => understand(args),
         Verb::Task(verb) => task::task(verb, client()?, out),
@@ -77,6 +80,7 @@ fn verb(cli: &Cli, out: &Out) -> Result<ExitCode, CliError> {
         Verb::Learn(verb) => learn::learn(verb),
         Verb::Policy(verb) => policy::policy(verb),
         Verb::Workflow(verb) => workflow::workflow(verb, client()?, out),
+        Verb::Trace(args) => trace::trace(args, out),
         Verb::Effects(verb) => effects::effects(verb),
         Verb::Mcp(args) => match &args.verb {
             None => mcp::bridge(client()?),

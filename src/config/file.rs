@@ -62,11 +62,15 @@ pub(super) struct Policy {
     pub(super) mode: Option<Spanned<String>>,
     pub(super) rule_order: Option<Spanned<String>>,
     #[serde(default)]
-    pub(super) allow: Vec<Spanned<String>>,
+    pub(super) allow: Vec<Spanned<toml::Value>>,
     #[serde(default)]
-    pub(super) ask: Vec<Spanned<String>>,
+    pub(super) ask: Vec<Spanned<toml::Value>>,
     #[serde(default)]
-    pub(super) deny: Vec<Spanned<String>>,
+    pub(super) deny: Vec<Spanned<toml::Value>>,
+    #[serde(default)]
+    pub(super) files: Vec<Spanned<PathBuf>>,
+    pub(super) denials_max: Option<Spanned<u32>>,
+    pub(super) denials_ask: Option<bool>,
     #[serde(default)]
     pub(super) work_dirs: Vec<Spanned<PathBuf>>,
 }

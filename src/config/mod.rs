@@ -12,6 +12,7 @@ mod file;
 pub mod interlock;
 pub mod lexicon;
 pub mod mcp;
+pub mod policy;
 pub mod workflow;
 
 use std::collections::BTreeMap;
@@ -20,8 +21,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use interlock_domain::device::table::Devices;
+use interlock_domain::gate::breaker::{Breaker, Trips};
 use interlock_domain::gate::policy::{ASK_PATIENCE, Mode, RuleOrder};
-use interlock_domain::gate::rule::{Authority, Rule, Rules, Verb};
+use interlock_domain::gate::rule::{Authority, Rules, Verb};
 use interlock_domain::surface::promise::Promise;
 use serde_json::Value;
 use toml::Spanned;
@@ -82,6 +84,10 @@ pub struct Config {
     pub rule_order: RuleOrder,
     /// The rules of the file.
     pub rules: Arc<Rules>,
+    /// The files beside it that hold rules.
+    pub policy_files: Vec<PathBuf>,
+    /// When repeated denials of one kind are too many.
+    pub breaker: Breaker,
     /// The directories that tools may work in: absolute.
     pub work_dirs: Vec<PathBuf>,
     /// The time between two scans.
@@ -207,6 +213,15 @@ pub fn check(path: &Path, text: &str) -> Result<Config, ConfigError> {
         mode,
         rule_order,
         rules: Arc::new(rules),
+        policy_files: file.policy.files.iter().map(|file| directory.join(file.get_ref())).collect(),
+        breaker: Breaker {
+            denials_max: match file.policy.denials_max.as_ref().map(Spanned::get_ref) {
+                None => Breaker::default().denials_max,
+                Some(0) => None,
+                Some(limit) => Some(*limit),
+            },
+            trips: if file.policy.denials_ask.unwrap_or(false) { Trips::ToAQuestion } else { Trips::ToAStop },
+        },
         work_dirs,
         scan: seconds(file.liveness.scan.as_ref(), 1.0, &SCAN_SECONDS).map_err(|(span, fact)| wrong(span, fact))?,
         tau: seconds(file.liveness.tau.as_ref(), 15.0, &TAU_SECONDS).map_err(|(span, fact)| wrong(span, fact))?,
@@ -217,15 +232,14 @@ pub fn check(path: &Path, text: &str) -> Result<Config, ConfigError> {
     })
 }
 
+/// The rules of the file itself, then those of its policy files: later ones are newer.
 fn rules(path: &Path, text: &str, policy: &file::Policy) -> Result<Rules, ConfigError> {
-    let anchor = path.parent().and_then(Path::to_str);
-    let mut rules = Vec::new();
-    for (verb, written) in [(Verb::Deny, &policy.deny), (Verb::Ask, &policy.ask), (Verb::Allow, &policy.allow)] {
-        for rule in written {
-            let read = Rule::parse(verb, rule.get_ref(), Authority::Config, anchor)
-                .map_err(|bad| ConfigError::at(path, text, rule.span(), bad.to_string()))?;
-            rules.push(read);
-        }
+    let ground = policy.work_dirs.first().map(Spanned::get_ref);
+    let lists = [(Verb::Deny, &*policy.deny), (Verb::Ask, &*policy.ask), (Verb::Allow, &*policy.allow)];
+    let mut rules = policy::rules(policy::Source { path, text }, lists, Authority::Config, ground)?;
+    let directory = path.parent().unwrap_or(Path::new("."));
+    for file in &policy.files {
+        rules.extend(policy::file(&directory.join(file.get_ref()), ground)?);
     }
     Ok(Rules::new(rules))
 }

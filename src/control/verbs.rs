@@ -13,6 +13,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::wire::{Kind, Request, Says, Trouble};
 use crate::agents::core::Core;
+use crate::engine::agent::Handle as Models;
 use crate::engine::handle::{AnswerTaken, Answered, Mediator, NotTaken, Open, Wanted};
 use crate::engine::listener::{Lang, Listener, Said};
 use crate::engine::log::{Log, Query};
@@ -34,6 +35,8 @@ pub struct Context {
     pub log: Log,
     /// MCP.
     pub mcp: Arc<Core>,
+    /// Runs of the language model.
+    pub models: Models,
     /// The MCP servers behind us.
     pub servers: Servers,
     /// `status --json`, made once.
@@ -53,7 +56,7 @@ impl<'a> Lines<'a> {
         Lines { write, id }
     }
 
-    async fn say(&mut self, says: Says) -> io::Result<()> {
+    pub(super) async fn say(&mut self, says: Says) -> io::Result<()> {
         super::answer(self.write, self.id.clone(), says).await
     }
 

@@ -11,7 +11,7 @@ use interlock_domain::gate::policy::Mode;
 use interlock_domain::id::{BatchId, CallId, QuestionId, RunId, Seq, ToolName};
 use interlock_domain::request::args::{Args, TooLarge};
 use interlock_domain::request::why::Why;
-use interlock_domain::request::{Asker, Wish};
+use interlock_domain::request::{Asker, Via, Wish};
 use interlock_domain::surface::Surface;
 use interlock_domain::surface::narrow::Narrowing;
 use interlock_domain::surface::nature::Nature;
@@ -25,6 +25,9 @@ use crate::tool::Tools;
 /// How many messages may wait for the mediator. A message costs microseconds; a queue this long means that the
 /// machine is wedged, and the surfaces say "busy" instead of piling up.
 pub const INBOX_LEN_MAX: usize = 256;
+
+/// The tool that makes subagents.
+pub const SUBAGENT: &str = "subagent";
 
 /// One action that somebody would like to have.
 #[derive(Debug, Clone)]
@@ -58,12 +61,23 @@ impl Who {
     pub fn of(asker: Asker, answerable: bool) -> Who {
         Who { asker, answerable, mode: None, parent: None, narrowing: Narrowing::default() }
     }
+
+    /// What it is left of all tools that there are: only the runs of a model make subagents.
+    #[must_use]
+    pub fn left(&self) -> Narrowing {
+        if self.asker.via == Via::Agent { self.narrowing.clone() } else { Who::hidden(self.narrowing.clone()) }
+    }
+
+    fn hidden(mut narrowing: Narrowing) -> Narrowing {
+        narrowing.deny.insert(SUBAGENT.to_owned());
+        narrowing
+    }
 }
 
 /// In whose name, and from where, wishes are made.
 #[derive(Debug, Clone, Default)]
 pub struct Within {
-    /// The composite call that makes them.
+    /// The composite call that makes them: they are cancelled when it ends or is stopped.
     pub parent: Option<CallId>,
     /// The call that began the operation, when this is another attempt at it with the same key.
     pub again: Option<CallId>,
@@ -258,6 +272,12 @@ impl Mediator {
     /// The tools that a run can see.
     #[must_use]
     pub fn surface(&self) -> Surface {
+        self.surface.borrow().narrowed(&Who::hidden(Narrowing::default()))
+    }
+
+    /// The tools that a run of a model can see.
+    #[must_use]
+    pub fn surface_of_agents(&self) -> Surface {
         self.surface.borrow().clone()
     }
 
@@ -313,6 +333,20 @@ impl Mediator {
     pub async fn submit_within(&self, run: RunId, wanted: Vec<Wanted>, within: &Within) -> Result<Submitted, NotTaken> {
         let wishes = wanted.into_iter().map(|wanted| self.wish(wanted, within)).collect::<Result<Vec<_>, _>>()?;
         self.send(|back| Message::Submit { run, wishes, line: None, back }).await?
+    }
+
+    /// Hands in a batch in the name of a composite call that runs: it is cancelled when that call ends or is stopped.
+    /// `run` is the run of the call, or one below it.
+    ///
+    /// # Errors
+    /// As [`Mediator::submit`].
+    pub async fn submit_for(
+        &self,
+        run: RunId,
+        parent: Option<CallId>,
+        wanted: Vec<Wanted>,
+    ) -> Result<Submitted, NotTaken> {
+        self.submit_within(run, wanted, &Within { parent, ..Within::default() }).await
     }
 
     fn wish(&self, wanted: Wanted, within: &Within) -> Result<Wish, NotTaken> {

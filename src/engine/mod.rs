@@ -1,5 +1,6 @@
 //! The owners: each owns one machine and carries out what it decides.
 
+pub mod agent;
 pub mod handle;
 pub mod journal;
 pub mod keeper;

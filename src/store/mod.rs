@@ -52,6 +52,7 @@ use crate::record::{Recorded, Stamp};
 
 pub mod chain;
 pub mod checkpoint;
+pub mod conversation;
 pub mod error;
 pub mod export;
 pub mod head;

@@ -20,11 +20,13 @@ use crate::mcp::upward::Line;
 pub mod device;
 pub mod endpoint;
 pub mod files;
+pub mod hook;
 pub mod http;
 pub mod mcp;
 pub mod modbus;
 mod process;
 pub mod shell;
+pub mod worktree;
 
 /// What a caller is told about a tool, in English and in simplified Chinese.
 #[derive(Debug, Clone, Copy)]
@@ -74,7 +76,8 @@ impl Stop {
         (Stop(receiver), Stopper(sender))
     }
 
-    async fn asked(self) {
+    /// Waits until somebody asks; for ever, if nobody does.
+    pub async fn asked(self) {
         if self.0.await.is_err() {
             // Nobody will ever ask.
             std::future::pending::<()>().await;

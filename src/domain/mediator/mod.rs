@@ -22,6 +22,7 @@ use crate::effect::ledger::Ledger;
 use crate::effect::report::Report;
 use crate::effect::{Claim, Intent, Journaled, Order};
 use crate::event::{Event, Found};
+use crate::gate::breaker::Denials;
 use crate::gate::docket::{Answer, Docket, Question, QuestionIds, QuestionKey};
 use crate::gate::policy::Policy;
 use crate::id::{BatchId, CallId, Epoch, QuestionId, RunId};
@@ -199,6 +200,8 @@ struct Run {
     policy: Arc<Policy>,
     epoch: Epoch,
     batches: BTreeSet<BatchId>,
+    /// Its own: a child begins with none.
+    denials: Denials,
     closing: bool,
 }
 

@@ -387,16 +387,16 @@ fn only_a_composite_that_runs_makes_wishes_and_only_in_its_own_run_and_those_bel
         run: child,
         parent: Some(sample::run()),
         surface: sample::surface(),
+        narrowing: Narrowing::default(),
         policy: sample::policy(Via::Agent),
-        narrowing: crate::surface::narrow::Narrowing::default(),
     };
     bench.step(Input::Open(Box::new(below)));
     let beside = Opening {
         run: RunId::new(1, 3),
         parent: None,
         surface: sample::surface(),
+        narrowing: Narrowing::default(),
         policy: sample::policy(Via::Agent),
-        narrowing: crate::surface::narrow::Narrowing::default(),
     };
     bench.step(Input::Open(Box::new(beside)));
     for (batch, run, last) in [(30, child, "start 0"), (31, RunId::new(1, 3), "reply 31 not_started:parent_ended")] {
