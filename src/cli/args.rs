@@ -598,6 +598,16 @@ pub enum EffectsVerb {
         after_help = "Example:\n  echo '{\"id\": 1, \"events\": [[\"begin\", \"w\", [\"pay\"]], [\"commit\", \"w\", [\"m\"]]]}' | interlock effects check"
     )]
     Check,
+    /// What the tools of the configured MCP servers say about their effects; lists them and calls none.
+    #[command(after_help = "Example:\n  interlock effects census --json")]
+    Census {
+        /// Definitions from a file instead of the daemon: JSON Lines of {"server", "tools": […]}.
+        #[arg(long, value_name = "FILE")]
+        tools: Option<PathBuf>,
+        /// One JSON object.
+        #[arg(long)]
+        json: bool,
+    },
 }
 
 /// `watch`.

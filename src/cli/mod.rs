@@ -81,7 +81,7 @@ fn verb(cli: &Cli, out: &Out) -> Result<ExitCode, CliError> {
         Verb::Policy(verb) => policy::policy(verb),
         Verb::Workflow(verb) => workflow::workflow(verb, client()?, out),
         Verb::Trace(args) => trace::trace(args, out),
-        Verb::Effects(verb) => effects::effects(verb),
+        Verb::Effects(verb) => effects::effects(verb, client, out),
         Verb::Mcp(args) => match &args.verb {
             None => mcp::bridge(client()?),
             Some(verb) => mcp::servers(verb, client()?, &out),

@@ -84,6 +84,7 @@ pub(super) async fn carry_out(
         "device.list" => Some(device_list(context, user, &args).await),
         "evidence.query" => Some(evidence_query(context, &args).await),
         "mcp.list" => Some(Ok(servers::rows(&context.servers))),
+        "mcp.definitions" => Some(Ok(servers::definitions(&context.servers))),
         _ => None,
     };
     if let Some(many) = many {

@@ -4,6 +4,7 @@
 
 mod effects;
 mod evidence;
+mod faults;
 mod liveness;
 mod power;
 

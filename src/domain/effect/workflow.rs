@@ -363,8 +363,9 @@ impl Workflow {
         }
         for attempt in self.attempts.iter().filter(|attempt| is_there(attempt) && kept.contains(&attempt.branch)) {
             let below = attempt.rests_on.iter().filter_map(|below| self.attempts.get(*below));
-            for below in below.filter(|below| is_there(below) && !kept.contains(&below.branch)) {
-                return Err(NotYet::Sphere { kept: attempt.op.clone(), dropped: below.op.clone() });
+            let mut dropped = below.filter(|below| is_there(below) && !kept.contains(&below.branch));
+            if let Some(dropped) = dropped.next() {
+                return Err(NotYet::Sphere { kept: attempt.op.clone(), dropped: dropped.op.clone() });
             }
         }
         let held = |(_, attempt): &(usize, &Attempt)| attempt.state == State::Held && kept.contains(&attempt.branch);
