@@ -45,6 +45,7 @@ use crate::engine::resolver;
 use crate::engine::servers;
 use crate::engine::supervisor::{self, Supervisor, Vital, Watchdog};
 use crate::engine::tasks::{self, Tasks};
+use crate::engine::workflow::Workflows;
 use crate::plant;
 use crate::record::event::trace;
 use crate::store::chain::Algorithm;
@@ -346,7 +347,11 @@ async fn serve(made: Made) -> Result<(), BootError> {
     let (devices_sender, devices_receiver) = watch::channel(Arc::clone(&devices));
     let resolver = resolver::Resolver::new(sought, mediator.clone(), devices_receiver);
     let resolver_running = tokio::spawn(resolver.run());
-    let own = Arc::new(Own::new(tasks.clone(), keeper.clone(), log.clone(), places.state.clone()));
+    let workflows = Workflows::open(mediator.clone(), keeper.clone(), log.clone(), writer.clone()).await;
+    let workflows = workflows.map_err(|error| BootError::Other(error.into()))?;
+    let (recipes_sender, recipes) = watch::channel(Arc::clone(&config.recipes));
+    let own = Own::new(tasks.clone(), keeper.clone(), log.clone(), places.state.clone(), workflows, recipes);
+    let own = Arc::new(own);
     let model = agent::settings(&config, &grounds_receiver.borrow().cwd).unwrap_or_else(|error| {
         // The plant does not stop for it.
         tracing::error!(kind = "MODEL_OFF", "{error}; there is no language model until the next reload");
@@ -376,8 +381,7 @@ async fn serve(made: Made) -> Result<(), BootError> {
     }
     let (learner, learner_inbox) = Learner::new(keeper.clone());
     let basis = commands.basis(Arc::clone(&devices));
-    let (listener, ears) =
-        Listener::new(basis.ears(&learned.0), mediator.clone(), writer.clone(), learner.clone());
+    let (listener, ears) = Listener::new(basis.ears(&learned.0), mediator.clone(), writer.clone(), learner.clone());
     let listener_running = tokio::spawn(ears.run());
     let learner_owner =
         learner::Owner::new(learner_inbox, basis, learned, keeper.clone(), writer.clone(), listener.clone());
@@ -443,7 +447,12 @@ async fn serve(made: Made) -> Result<(), BootError> {
         mcp: Arc::clone(&core),
         models,
         servers: servers.clone(),
-        status: status(&places, mcp_url(&core, mcp_address), wyoming_address, plant.as_ref().map(|plant| plant.address)),
+        status: status(
+            &places,
+            mcp_url(&core, mcp_address),
+            wyoming_address,
+            plant.as_ref().map(|plant| plant.address),
+        ),
         reload,
     });
     let control_running = tokio::spawn(control::serve(socket, context, stopped));
@@ -458,6 +467,7 @@ async fn serve(made: Made) -> Result<(), BootError> {
         grounds_sender,
         model_sender,
         devices_sender,
+        recipes_sender,
         profiles_sender,
         plant: plant.as_ref().map(|plant| plant.devices.clone()),
     };
@@ -583,12 +593,7 @@ fn carry_signals(signals: Signals) -> Result<mpsc::Receiver<Signal>, BootError> 
     Ok(receiver)
 }
 
-fn status(
-    places: &Places,
-    mcp: Option<String>,
-    wyoming: Option<SocketAddr>,
-    plant: Option<SocketAddr>,
-) -> Value {
+fn status(places: &Places, mcp: Option<String>, wyoming: Option<SocketAddr>, plant: Option<SocketAddr>) -> Value {
     json!({
         "pid": std::process::id(),
         "state": places.state.display().to_string(),

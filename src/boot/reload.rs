@@ -17,6 +17,7 @@ use crate::engine::handle::{Grounds, Mediator};
 use crate::engine::learner::Learner;
 use crate::engine::servers::Servers;
 use crate::engine::stamp;
+use crate::engine::workflow::tool::Recipes;
 use crate::record::{Row, kind};
 use crate::store::queue::{Entry, Writer};
 use crate::sys::notify::Notifier;
@@ -33,6 +34,7 @@ pub(super) struct Reloader {
     pub(super) grounds_sender: watch::Sender<Arc<Grounds>>,
     pub(super) model_sender: watch::Sender<Option<Arc<crate::engine::agent::Settings>>>,
     pub(super) devices_sender: watch::Sender<Arc<Devices>>,
+    pub(super) recipes_sender: watch::Sender<Arc<Recipes>>,
     pub(super) profiles_sender: watch::Sender<Arc<Profiles>>,
     /// The devices of the embedded plant, while it runs.
     pub(super) plant: Option<Devices>,
@@ -90,6 +92,7 @@ impl Reloader {
         let _ = self.grounds_sender.send(Arc::new(grounds));
         let _ = self.model_sender.send(model);
         let _ = self.devices_sender.send(Arc::clone(&devices));
+        let _ = self.recipes_sender.send(Arc::clone(&config.recipes));
         let count = set.len();
         let busy = |error: crate::engine::learner::NotLearned| Trouble::new(Kind::Busy, error.to_string());
         self.learner.rebase(set.basis(devices)).await.map_err(busy)?;
@@ -115,7 +118,8 @@ impl Reloader {
         if (old.listen, &old.tls, &old.hosts, tokens(old)) != (new.listen, &new.tls, &new.hosts, tokens(new)) {
             return Err(restart("where MCP listens, and who may come in,"));
         }
-        if (self.config.wyoming_listen, &self.config.wyoming_socket) != (config.wyoming_listen, &config.wyoming_socket) {
+        if (self.config.wyoming_listen, &self.config.wyoming_socket) != (config.wyoming_listen, &config.wyoming_socket)
+        {
             return Err(restart("wyoming"));
         }
         if (self.config.scan, self.config.tau, self.config.tier) != (config.scan, config.tau, config.tier) {

@@ -23,6 +23,9 @@ pub mod written;
 mod yaml;
 
 use std::net::SocketAddr;
+pub mod workflow;
+
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,6 +36,7 @@ use interlock_domain::gate::policy::{ASK_PATIENCE, Mode, RuleOrder};
 use interlock_domain::gate::rule::{Authority, Rules, Verb};
 use interlock_domain::learn::gate::Policy as Learning;
 use interlock_domain::surface::promise::Promise;
+use serde_json::Value;
 use toml::Spanned;
 
 pub use error::ConfigError;
@@ -95,6 +99,8 @@ pub struct Config {
     pub devices: Arc<Devices>,
     /// The process interlocks of the file. With devices, they stand before them already.
     pub interlocks: Vec<interlock::Written>,
+    /// Recipes of workflows, by name, as the tool `workflow` takes them.
+    pub recipes: Arc<BTreeMap<String, Value>>,
     /// What is promised about calls of tools.
     pub contracts: Vec<Promise>,
     /// Agents, and the MCP servers behind us.
@@ -282,6 +288,7 @@ pub fn check(path: &Path, text: &str) -> Result<Config, ConfigError> {
         file: Some(path.to_owned()),
         devices: Arc::new(devices),
         interlocks,
+        recipes: Arc::new(workflow::parse(text, path)?),
         contracts: contract::parse(text, path)?,
         mcp,
         ask_patience,

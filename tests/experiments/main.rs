@@ -5,12 +5,13 @@
 mod article;
 mod effects;
 mod evidence;
+mod faults;
 mod learning;
 mod liveness;
 mod mediation;
 mod power;
-mod understanding;
 mod routes;
+mod understanding;
 
 /// Whether the experiment of this name was asked for.
 fn asked(name: &str) -> bool {

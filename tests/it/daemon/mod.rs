@@ -2,12 +2,13 @@
 mod agents;
 mod commands;
 mod crash;
-mod learning;
 mod ground;
 mod interlocks;
+mod learning;
 mod manners;
 mod proxy;
 mod voice;
+mod workflows;
 mod wyoming;
 
 use std::io::{BufRead, BufReader, Write};
