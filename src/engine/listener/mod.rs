@@ -205,6 +205,7 @@ impl Owner {
             tokio::select! {
                 Some(ended) = self.under_way.join_next() => {
                     if let Ok(Some(heard)) = ended {
+                        self.notice(&heard.said, &heard.resolution, clock::now());
                         self.heard(*heard).await;
                     }
                 }
@@ -250,7 +251,8 @@ impl Owner {
             self.notice(&said, &resolution, now);
             return self.heard(Heard { said, resolution: *both, passages: Vec::new(), back }).await;
         }
-        match Walk::new(&self.ears.understanding, &said.text, self.later.stages()).next() {
+        let step = Walk::new(&self.ears.understanding, &said.text, self.later.stages()).next();
+        match step {
             cascade::Step::Done(resolution) => {
                 self.notice(&said, &resolution, now);
                 self.heard(Heard { said, resolution, passages: Vec::new(), back }).await;
