@@ -334,7 +334,7 @@ async fn serve(made: Made) -> Result<(), BootError> {
     let settings = mcp::servers(&config)?;
     let (down, updates) = crate::tool::mcp::Servers::new();
     let tools = surface::tools(&config, Arc::clone(&devices), &grounds, down.clone())?;
-    let base = surface::base(&devices, &config.contracts)?;
+    let base = surface::base(&devices, &config)?;
     let visible = Surface::new(base.clone());
     let log = Log::new(places.state.clone());
     let (stop, stopped) = watch::channel(false);
@@ -347,7 +347,7 @@ async fn serve(made: Made) -> Result<(), BootError> {
     let resolver = resolver::Resolver::new(sought, mediator.clone(), devices_receiver);
     let resolver_running = tokio::spawn(resolver.run());
     let own = Arc::new(Own::new(tasks.clone(), keeper.clone(), log.clone(), places.state.clone()));
-    let model = agent::settings(config.agent.as_ref(), &grounds_receiver.borrow().cwd).unwrap_or_else(|error| {
+    let model = agent::settings(&config, &grounds_receiver.borrow().cwd).unwrap_or_else(|error| {
         // The plant does not stop for it.
         tracing::error!(kind = "MODEL_OFF", "{error}; there is no language model until the next reload");
         None

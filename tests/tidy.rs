@@ -73,7 +73,7 @@ const MODULES: &[(&str, &[&str], &[&str])] = &[
     // The plant's process model is a file that a person may write: its mistakes are told as those of the configuration.
     ("plant", &["config"], &["tokio", "tokio_modbus", "toml", "serde"]),
     // The figures of the log stand beside raw SQLite, in one run.
-    ("bench", &["engine", "store", "infer", "sys", "record"], &["tokio", "serde", "rusqlite"]),
+    ("bench", &["engine", "store", "infer", "sys", "record", "provider"], &["tokio", "serde", "rusqlite"]),
     (
         "cli",
         &[
@@ -126,7 +126,11 @@ const ROOMS: &[(&str, &[&str])] = &[
     ),
     (
         "repair",
-        &["risk", "sample", "id", "time", "request", "surface", "gate", "schedule", "effect", "closure", "event"],
+        // The blocks of a history, which it closes and mends.
+        &[
+            "block", "risk", "sample", "id", "time", "request", "surface", "gate", "schedule", "effect", "closure",
+            "event",
+        ],
     ),
     (
         "mediator",
@@ -135,9 +139,12 @@ const ROOMS: &[(&str, &[&str])] = &[
             "repair",
         ],
     ),
-    ("context", &["id", "time", "block", "request", "closure", "event"]),
+    ("context", &["id", "time", "block", "request", "closure", "event", "repair"]),
     ("trace", &["id", "time", "event"]),
-    ("agent", &["id", "time", "block", "request", "surface", "gate", "effect", "closure", "event", "context"]),
+    (
+        "agent",
+        &["id", "time", "block", "request", "surface", "gate", "effect", "closure", "event", "repair", "context"],
+    ),
     ("liveness", &["id", "time"]),
     ("command", &["risk", "id", "time", "device", "request"]),
     ("learn", &["risk", "id", "time", "command"]),

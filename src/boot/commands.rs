@@ -34,7 +34,7 @@ pub fn load(config: &Config) -> Result<CommandSet, ConfigError> {
     if config.command_files.is_empty() {
         all = commands::read(Path::new(commands::EMBEDDED_NAME), commands::EMBEDDED)?;
     }
-    for file in &config.command_files {
+    for file in config.command_files.iter().chain(&config.extensions.command_files) {
         let more = commands::read(file, &config::read(file)?)?;
         for command in &more.list {
             if all.list.iter().any(|known| known.id == command.id) {

@@ -81,6 +81,9 @@ pub enum Verb {
     /// What actions left behind: histories checked for the eight anomalies.
     #[command(subcommand)]
     Effects(EffectsVerb),
+    /// Streams and histories of model providers; needs no daemon and asks nobody.
+    #[command(subcommand)]
+    History(super::history::HistoryVerb),
     /// Supervises the threads of a process that knows nothing of us; needs no daemon.
     #[command(after_help = "Example:\n  interlock watch -- python3 worker.py")]
     Watch(WatchArgs),
@@ -768,12 +771,16 @@ pub enum BenchName {
     Evidence,
     /// Decisions.
     Gate,
+    /// The order of calls: declared classes against all alone.
+    Schedule,
     /// Understanding.
     Match,
     /// From exec to ready.
     Startup,
     /// The checker of effect histories.
     Effects,
+    /// Provider streams into blocks, and the repair of a long history.
+    Normalize,
 }
 
 /// `doctor`.

@@ -17,6 +17,7 @@ mod effects;
 pub mod error;
 mod evidence;
 pub mod generate;
+pub mod history;
 mod json_lines;
 mod knowledge;
 mod later;
@@ -81,6 +82,7 @@ fn verb(cli: &Cli, out: &Out) -> Result<ExitCode, CliError> {
         Verb::Status(args) => status::status(args, client()?, out),
         Verb::Reload => status::reload(client()?, out),
         Verb::Evidence(verb) => evidence::evidence(verb, client, out),
+        Verb::History(verb) => history::history(verb),
         Verb::Commands(verb) => commands::commands(verb, out),
         Verb::Learn(verb) => learn::learn(verb, client, out),
         Verb::Knowledge(verb) => knowledge::knowledge(verb, out),

@@ -36,6 +36,15 @@ pub(super) struct File {
     pub(super) model: Model,
     #[serde(default)]
     pub(super) knowledge: Knowledge,
+    /// Read by `config::extend`.
+    #[serde(default, rename = "alias")]
+    pub(super) _alias: Option<IgnoredAny>,
+    #[serde(default, rename = "skills")]
+    pub(super) _skills: Option<IgnoredAny>,
+    #[serde(default, rename = "plugins")]
+    pub(super) _plugins: Option<IgnoredAny>,
+    #[serde(default, rename = "maintenance")]
+    pub(super) _maintenance: Option<IgnoredAny>,
     /// Read by `config::agent`.
     #[serde(default, rename = "agent")]
     pub(super) _agent: Option<IgnoredAny>,

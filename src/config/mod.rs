@@ -8,6 +8,7 @@ pub mod commands;
 pub mod contract;
 pub mod device;
 mod error;
+pub mod extend;
 mod file;
 pub mod hassil;
 mod hassil_syntax;
@@ -142,6 +143,8 @@ pub struct Config {
     pub knowledge_folders: Vec<PathBuf>,
     /// The language model; `None` when there is none.
     pub agent: Option<agent::Agent>,
+    /// Aliases, skills, plugins and checks.
+    pub extensions: extend::Extensions,
 }
 
 /// Reads and checks a file; without one, gives the embedded default.
@@ -266,12 +269,21 @@ pub fn check(path: &Path, text: &str) -> Result<Config, ConfigError> {
         }
         work_dirs.push(dir.get_ref().clone());
     }
+    let extensions = extend::read(path, text)?;
+    let mut mcp = mcp::check(path, text, &file.mcp)?;
+    for server in &extensions.servers {
+        if mcp.servers.iter().any(|known| known.name == server.name || known.prefix == server.prefix) {
+            let fact = format!("there are two MCP servers of the name {:?}, one of them a plugin's", server.name);
+            return Err(ConfigError::of_file(path, fact));
+        }
+        mcp.servers.push(server.clone());
+    }
     Ok(Config {
         file: Some(path.to_owned()),
         devices: Arc::new(devices),
         interlocks,
         contracts: contract::parse(text, path)?,
-        mcp: mcp::check(path, text, &file.mcp)?,
+        mcp,
         ask_patience,
         dialogue_patience,
         confirm_protective: file.safety.confirm_protective.unwrap_or(false),
@@ -309,6 +321,7 @@ pub fn check(path: &Path, text: &str) -> Result<Config, ConfigError> {
         model: model::model(path, text, &file.model)?,
         knowledge_folders: model::folders(path, text, &file.knowledge)?,
         agent: agent::parse(text, path)?,
+        extensions,
     })
 }
 
