@@ -253,7 +253,15 @@ impl Load {
         ];
         let wish = |input: Value| {
             let (tool, args) = (ToolName::new("load")?, Args::new(input)?);
-            Made::Ok(Wish { tool, args, parent: None, facts: Arc::default(), protective: false, again: None })
+            Made::Ok(Wish {
+                tool,
+                args,
+                parent: None,
+                facts: Arc::default(),
+                protective: false,
+                again: None,
+                classified: None,
+            })
         };
         inputs.into_iter().map(wish).collect()
     }
