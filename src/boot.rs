@@ -5,7 +5,9 @@
 
 mod agent;
 mod commands;
+mod learning;
 mod mcp;
+pub mod model;
 mod own;
 mod reload;
 mod surface;
@@ -16,6 +18,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use interlock_domain::command::understanding::Learned;
 use interlock_domain::device::table::Devices;
 use interlock_domain::id::{BatchId, QuestionId, TaskId};
 use interlock_domain::liveness::judge::Limits;
@@ -33,6 +36,7 @@ use crate::engine::agent::Handle as Models;
 use crate::engine::ground::Ground;
 use crate::engine::handle::Mediator;
 use crate::engine::keeper;
+use crate::engine::learner::{self, Learner};
 use crate::engine::listener::Listener;
 use crate::engine::log::Log;
 use crate::engine::mediator::{Owner, Parts};
@@ -51,8 +55,9 @@ use crate::store::{self, Store};
 use crate::sys::notify::{self, Notifier};
 use crate::sys::signal::{Signal, Signals};
 use crate::sys::{clock, family, machine};
+use crate::wyoming;
 
-pub use commands::{CommandSet, load as load_commands};
+pub use commands::{Clash, CommandSet, clashes, load as load_commands};
 
 /// Threads of the runtime: the box has few cores, and everything that may block has threads of its own.
 const RUNTIME_THREADS: usize = 2;
@@ -165,6 +170,7 @@ pub fn run(places: Places) -> Result<(), BootError> {
         })
     };
     let (state, numbers, not_kept) = State::open_or_remember(&places.state, clock::wall(), begin)?;
+    let learned = learned(&state)?;
     let remembered = Remembered { approved: state.approved_tools()?, tasks: state.kept_tasks()? };
     let (keeper, keeper_thread) = keeper::start(state).map_err(|error| BootError::Other(error.into()))?;
     let writer = opened.store.writer();
@@ -231,6 +237,7 @@ pub fn run(places: Places) -> Result<(), BootError> {
         places,
         config,
         commands,
+        learned,
         notifier,
         signals,
         writer: writer.clone(),
@@ -277,6 +284,7 @@ struct Made {
     places: Places,
     config: Config,
     commands: CommandSet,
+    learned: (Learned, u64),
     notifier: Notifier,
     signals: Signals,
     writer: store::queue::Writer,
@@ -303,6 +311,7 @@ async fn serve(made: Made) -> Result<(), BootError> {
         places,
         config,
         commands,
+        learned,
         notifier,
         signals,
         writer,
@@ -365,6 +374,14 @@ async fn serve(made: Made) -> Result<(), BootError> {
     if open > 0 {
         tracing::warn!(calls = open, "calls that the last run left open were settled; see `interlock ask list`");
     }
+    let (learner, learner_inbox) = Learner::new(keeper.clone());
+    let basis = commands.basis(Arc::clone(&devices));
+    let (listener, ears) =
+        Listener::new(basis.ears(&learned.0), mediator.clone(), writer.clone(), learner.clone());
+    let listener_running = tokio::spawn(ears.run());
+    let learner_owner =
+        learner::Owner::new(learner_inbox, basis, learned, keeper.clone(), writer.clone(), listener.clone());
+    let learner_running = tokio::spawn(learner_owner.run());
     let (servers, servers_owner) = servers::new(
         down,
         updates,
@@ -377,9 +394,8 @@ async fn serve(made: Made) -> Result<(), BootError> {
         },
     );
     let servers_running = tokio::spawn(servers_owner.run());
+    let tools_running = tokio::spawn(learning::watch_tools(surface_sender.subscribe(), learner.clone()));
     servers.configure(base, Arc::clone(&config.rules), settings).await;
-    let (listener, ears) = Listener::new(commands.ears(Arc::clone(&devices)), mediator.clone(), writer.clone());
-    let listener_running = tokio::spawn(ears.run());
     let (profiles_sender, profiles) = watch::channel(Arc::new(mcp::profiles(&config.mcp)));
     let (engine, bridge) = bridge(mediator.clone(), tasks.clone(), servers.clone(), profiles);
     let bridge_running = tokio::spawn(bridge.run());
@@ -398,6 +414,23 @@ async fn serve(made: Made) -> Result<(), BootError> {
             (Some(bound), Some(tokio::spawn(front)))
         }
     };
+    let mut voice_running = Vec::new();
+    let wyoming_address = match config.wyoming_listen {
+        None => None,
+        Some(address) => {
+            let refused = |error| BootError::Listen { what: "Wyoming", address, error };
+            let listening = tokio::net::TcpListener::bind(address).await.map_err(refused)?;
+            let bound = listening.local_addr().map_err(refused)?;
+            voice_running.push(tokio::spawn(wyoming::serve_tcp(listening, listener.clone(), stopped.clone())));
+            Some(bound)
+        }
+    };
+    if let Some(path) = &config.wyoming_socket {
+        let refused = |error| BootError::Socket { path: path.clone(), error };
+        let listening = control::bind(path).map_err(refused)?;
+        voice_running.push(tokio::spawn(wyoming::serve_unix(listening, listener.clone(), stopped.clone())));
+    }
+    let voice_socket = config.wyoming_socket.clone();
     let socket =
         control::bind(&places.socket).map_err(|error| BootError::Socket { path: places.socket.clone(), error })?;
     let (reload, mut reloads) = mpsc::channel(1);
@@ -405,18 +438,19 @@ async fn serve(made: Made) -> Result<(), BootError> {
         listener: listener.clone(),
         mediator: mediator.clone(),
         tasks: tasks.clone(),
+        learner: learner.clone(),
         log,
         mcp: Arc::clone(&core),
         models,
         servers: servers.clone(),
-        status: status(&places, mcp_url(&core, mcp_address), plant.as_ref().map(|plant| plant.address)),
+        status: status(&places, mcp_url(&core, mcp_address), wyoming_address, plant.as_ref().map(|plant| plant.address)),
         reload,
     });
     let control_running = tokio::spawn(control::serve(socket, context, stopped));
     let mut reloader = reload::Reloader {
         places: places.clone(),
         config,
-        listener,
+        learner,
         writer,
         mediator: mediator.clone(),
         servers: servers.clone(),
@@ -475,6 +509,9 @@ async fn serve(made: Made) -> Result<(), BootError> {
     let _ = stop.send(true);
     core.stop();
     control_running.await.ok();
+    for running in voice_running {
+        running.await.ok();
+    }
     if let Some(running) = mcp_running {
         running.await.ok();
     }
@@ -484,13 +521,32 @@ async fn serve(made: Made) -> Result<(), BootError> {
     servers.stop().await;
     keeping.await.ok();
     drop(reloader);
+    tools_running.abort();
+    learner_running.abort();
     listener_running.abort();
     bridge_running.abort();
     servers_running.abort();
     workers_running.abort();
     resolver_running.abort();
     let _ = std::fs::remove_file(&places.socket);
+    if let Some(path) = voice_socket {
+        let _ = std::fs::remove_file(path);
+    }
     ended
+}
+
+/// The learned set that is active, and its version. One that does not read is told of and left out: a box that
+/// understands what it was shipped with is better than one that does not start.
+fn learned(state: &State) -> Result<(Learned, u64), StoreError> {
+    let Some(version) = state.versions()?.pop() else { return Ok((Learned::default(), 0)) };
+    let number = version.version;
+    Ok(match learner::read(&version) {
+        Ok(learned) => (learned, number),
+        Err(error) => {
+            tracing::error!(%error, "nothing learned is active; see `interlock learn list --versions`");
+            (Learned::default(), number)
+        }
+    })
 }
 
 /// Where agents reach us.
@@ -527,12 +583,18 @@ fn carry_signals(signals: Signals) -> Result<mpsc::Receiver<Signal>, BootError> 
     Ok(receiver)
 }
 
-fn status(places: &Places, mcp: Option<String>, plant: Option<SocketAddr>) -> Value {
+fn status(
+    places: &Places,
+    mcp: Option<String>,
+    wyoming: Option<SocketAddr>,
+    plant: Option<SocketAddr>,
+) -> Value {
     json!({
         "pid": std::process::id(),
         "state": places.state.display().to_string(),
         "socket": places.socket.display().to_string(),
         "mcp": mcp,
+        "wyoming": wyoming.map(|address| format!("tcp://{address}")),
         "console": null,
         "plant": plant.map(|address| format!("tcp://{address}")),
         "version": env!("CARGO_PKG_VERSION"),

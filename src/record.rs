@@ -8,6 +8,7 @@
 pub mod contract;
 pub mod effects;
 pub mod event;
+pub mod learned;
 pub mod trace;
 
 use std::borrow::Cow;

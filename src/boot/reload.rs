@@ -14,7 +14,7 @@ use crate::config::mcp::McpSettings;
 use crate::config::{self, Config};
 use crate::control::wire::{Kind, Trouble};
 use crate::engine::handle::{Grounds, Mediator};
-use crate::engine::listener::Listener;
+use crate::engine::learner::Learner;
 use crate::engine::servers::Servers;
 use crate::engine::stamp;
 use crate::record::{Row, kind};
@@ -25,7 +25,7 @@ use crate::sys::notify::Notifier;
 pub(super) struct Reloader {
     pub(super) places: Places,
     pub(super) config: Config,
-    pub(super) listener: Listener,
+    pub(super) learner: Learner,
     pub(super) mediator: Mediator,
     pub(super) servers: Servers,
     pub(super) writer: Writer,
@@ -91,7 +91,8 @@ impl Reloader {
         let _ = self.model_sender.send(model);
         let _ = self.devices_sender.send(Arc::clone(&devices));
         let count = set.len();
-        self.listener.swap(set.ears(devices)).await.map_err(busy)?;
+        let busy = |error: crate::engine::learner::NotLearned| Trouble::new(Kind::Busy, error.to_string());
+        self.learner.rebase(set.basis(devices)).await.map_err(busy)?;
         self.config = config;
         let name = file.map_or_else(|| PathBuf::from("the embedded default"), PathBuf::from);
         Ok(format!("{} is in force: {count} commands, {} rules", name.display(), self.config.rules.all().len()))
@@ -113,6 +114,9 @@ impl Reloader {
         };
         if (old.listen, &old.tls, &old.hosts, tokens(old)) != (new.listen, &new.tls, &new.hosts, tokens(new)) {
             return Err(restart("where MCP listens, and who may come in,"));
+        }
+        if (self.config.wyoming_listen, &self.config.wyoming_socket) != (config.wyoming_listen, &config.wyoming_socket) {
+            return Err(restart("wyoming"));
         }
         if (self.config.scan, self.config.tau, self.config.tier) != (config.scan, config.tau, config.tier) {
             return Err(restart("liveness"));

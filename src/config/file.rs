@@ -1,5 +1,6 @@
 //! The file as it is written: names and types only. What the values mean is checked in the module above.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use serde::Deserialize;
@@ -26,7 +27,15 @@ pub(super) struct File {
     #[serde(default)]
     pub(super) commands: Commands,
     #[serde(default)]
+    pub(super) learning: Learning,
+    #[serde(default)]
+    pub(super) wyoming: Wyoming,
+    #[serde(default)]
     pub(super) http: Http,
+    #[serde(default)]
+    pub(super) model: Model,
+    #[serde(default)]
+    pub(super) knowledge: Knowledge,
     /// Read by `config::extend`.
     #[serde(default, rename = "alias")]
     pub(super) _alias: Option<IgnoredAny>,
@@ -56,6 +65,7 @@ pub(super) struct File {
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct Ask {
     pub(super) timeout: Option<Spanned<u64>>,
+    pub(super) dialogue: Option<Spanned<u64>>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -109,6 +119,35 @@ pub(super) struct Commands {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Wyoming {
+    pub(super) listen: Option<Spanned<SocketAddr>>,
+    pub(super) socket: Option<Spanned<PathBuf>>,
+    pub(super) open_network: Option<bool>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Learning {
+    pub(super) policy: Option<Spanned<String>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct Http {
     pub(super) link_local: Option<bool>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Model {
+    pub(super) enabled: Option<bool>,
+    pub(super) provider: Option<Spanned<String>>,
+    pub(super) manifest: Option<PathBuf>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Knowledge {
+    #[serde(default)]
+    pub(super) folders: Vec<Spanned<PathBuf>>,
 }

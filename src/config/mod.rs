@@ -10,11 +10,19 @@ pub mod device;
 mod error;
 pub mod extend;
 mod file;
+pub mod hassil;
+mod hassil_syntax;
 pub mod interlock;
 pub mod lexicon;
 pub mod mcp;
+pub mod model;
 pub mod policy;
+pub mod regression;
+pub mod table;
+pub mod written;
+mod yaml;
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,6 +31,7 @@ use interlock_domain::device::table::Devices;
 use interlock_domain::gate::breaker::{Breaker, Trips};
 use interlock_domain::gate::policy::{ASK_PATIENCE, Mode, RuleOrder};
 use interlock_domain::gate::rule::{Authority, Rules, Verb};
+use interlock_domain::learn::gate::Policy as Learning;
 use interlock_domain::surface::promise::Promise;
 use toml::Spanned;
 
@@ -36,6 +45,12 @@ const FILE_BYTES_MAX: u64 = 8 << 20;
 
 /// The bounds of `[ask] timeout`: below, nobody can read the question; above, a question outlives the shift.
 const ASK_SECONDS: std::ops::RangeInclusive<u64> = 5..=8 * 3600;
+
+/// How long an answer may follow its question by voice: a person who has not answered by then is doing something else.
+const DIALOGUE_PATIENCE: Duration = Duration::from_secs(30);
+
+/// The bounds of `[ask] dialogue`: below, nobody can answer; above, what is said to a colleague becomes an answer.
+const DIALOGUE_SECONDS: std::ops::RangeInclusive<u64> = 1..=120;
 
 /// The bounds of `[liveness] scan` and `tau`, in seconds.
 const SCAN_SECONDS: std::ops::RangeInclusive<f64> = 0.05..=60.0;
@@ -86,6 +101,8 @@ pub struct Config {
     pub mcp: mcp::McpSettings,
     /// How long a `permit` or `confirm` question waits.
     pub ask_patience: Duration,
+    /// How long an answer may follow its question by voice.
+    pub dialogue_patience: Duration,
     /// Protective actions are asked about like any other.
     pub confirm_protective: bool,
     /// The mode in which runs start.
@@ -116,8 +133,18 @@ pub struct Config {
     pub evidence_hash: EvidenceHash,
     /// The command files; none means the shipped ones.
     pub command_files: Vec<PathBuf>,
+    /// Where voice front ends reach the daemon over TCP.
+    pub wyoming_listen: Option<SocketAddr>,
+    /// The same over a Unix socket.
+    pub wyoming_socket: Option<PathBuf>,
+    /// Who may take what is learned.
+    pub learning: Learning,
     /// The `http` tool may reach link-local addresses.
     pub http_link_local: bool,
+    /// The model stage.
+    pub model: model::Model,
+    /// The folders whose passages answer questions.
+    pub knowledge_folders: Vec<PathBuf>,
     /// The language model; `None` when there is none.
     pub agent: Option<agent::Agent>,
     /// Aliases, skills, plugins and checks.
@@ -191,6 +218,11 @@ pub fn check(path: &Path, text: &str) -> Result<Config, ConfigError> {
         Some(seconds) if ASK_SECONDS.contains(seconds.get_ref()) => Duration::from_secs(*seconds.get_ref()),
         Some(seconds) => return Err(wrong(seconds.span(), outside(seconds.get_ref(), &ASK_SECONDS))),
     };
+    let dialogue_patience = match &file.ask.dialogue {
+        None => DIALOGUE_PATIENCE,
+        Some(seconds) if DIALOGUE_SECONDS.contains(seconds.get_ref()) => Duration::from_secs(*seconds.get_ref()),
+        Some(seconds) => return Err(wrong(seconds.span(), outside(seconds.get_ref(), &DIALOGUE_SECONDS))),
+    };
     let mode = word(file.policy.mode.as_ref(), Mode::Default, Mode::from_word).map_err(|span| {
         let known: Vec<_> = Mode::ALL.iter().map(|mode| mode.word()).collect();
         wrong(span, "there is no such mode".to_owned()).hint(format!("one of {}", known.join(", ")))
@@ -212,6 +244,12 @@ pub fn check(path: &Path, text: &str) -> Result<Config, ConfigError> {
     .map_err(|span| {
         wrong(span, "there is no such tier".to_owned()).hint("one of auto, pidfd, tryjoin, sentinel, proc")
     })?;
+    let learning = word(file.learning.policy.as_ref(), Learning::Strict, |word| match word {
+        "strict" => Some(Learning::Strict),
+        "auto" => Some(Learning::Auto),
+        _ => None,
+    })
+    .map_err(|span| wrong(span, "there is no such policy".to_owned()).hint("\"strict\" or \"auto\""))?;
     let quota_mib = match &file.evidence.quota_mib {
         None => QUOTA_MIB_USUAL,
         Some(mib) if QUOTA_MIB.contains(mib.get_ref()) => *mib.get_ref(),
@@ -251,6 +289,7 @@ pub fn check(path: &Path, text: &str) -> Result<Config, ConfigError> {
         contracts: contract::parse(text, path)?,
         mcp,
         ask_patience,
+        dialogue_patience,
         confirm_protective: file.safety.confirm_protective.unwrap_or(false),
         mode,
         rule_order,
@@ -274,10 +313,32 @@ pub fn check(path: &Path, text: &str) -> Result<Config, ConfigError> {
         evidence_quota: quota_mib << 20,
         evidence_hash,
         command_files: file.commands.files.iter().map(|file| directory.join(file.get_ref())).collect(),
+        wyoming_listen: wyoming_listen(&file.wyoming).map_err(|span| {
+            wrong(span, "whoever reaches this address can command without a password".to_owned())
+                .hint("use 127.0.0.1:PORT, or say open-network = true when the network is closed")
+        })?,
+        wyoming_socket: match &file.wyoming.socket {
+            Some(socket) if !socket.get_ref().is_absolute() => {
+                return Err(wrong(socket.span(), format!("{:?} is not an absolute path", socket.get_ref())));
+            }
+            socket => socket.as_ref().map(|socket| socket.get_ref().clone()),
+        },
+        learning,
         http_link_local: file.http.link_local.unwrap_or(false),
+        model: model::model(path, text, &file.model)?,
+        knowledge_folders: model::folders(path, text, &file.knowledge)?,
         agent: agent::parse(text, path)?,
         extensions,
     })
+}
+
+fn wyoming_listen(wyoming: &file::Wyoming) -> Result<Option<SocketAddr>, std::ops::Range<usize>> {
+    match &wyoming.listen {
+        Some(address) if !address.get_ref().ip().is_loopback() && wyoming.open_network != Some(true) => {
+            Err(address.span())
+        }
+        address => Ok(address.as_ref().map(|address| *address.get_ref())),
+    }
 }
 
 /// The rules of the file itself, then those of its policy files: later ones are newer.

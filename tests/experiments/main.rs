@@ -2,11 +2,14 @@
 //! only when it is asked for by name: `INTERLOCK_EXPERIMENT=NAME cargo test --release --test experiments -- --nocapture`.
 #![cfg(test)]
 
+mod article;
 mod effects;
 mod evidence;
+mod learning;
 mod liveness;
 mod mediation;
 mod power;
+mod understanding;
 mod routes;
 
 /// Whether the experiment of this name was asked for.

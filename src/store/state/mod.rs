@@ -15,6 +15,7 @@ use super::read::percent;
 
 pub mod alarm;
 mod aside;
+pub mod learned;
 pub mod mcp;
 
 /// Each step brings the schema from its index to the next version. A step that was released is never changed.
@@ -54,6 +55,7 @@ CREATE TABLE mcp_task (
   error TEXT
 ) STRICT, WITHOUT ROWID;
 ",
+    learned::SCHEMA,
 ];
 
 /// Cleared alarms that are kept: enough for a shift
@@ -260,7 +262,7 @@ mod tests {
         State::open(dir.path()).unwrap().connection.pragma_update(None, "user_version", 99).unwrap();
         let refused = State::open(dir.path()).unwrap_err();
         let path = dir.path().join("state.db");
-        assert_eq!(refused.to_string(), format!("{} has format 99; this build reads up to 2", path.display()));
+        assert_eq!(refused.to_string(), format!("{} has format 99; this build reads up to 3", path.display()));
         let connection = Connection::open(path).unwrap();
         assert_eq!(connection.pragma_query_value(None, "user_version", |row| row.get::<_, i64>(0)).unwrap(), 99);
     }
