@@ -339,20 +339,6 @@ impl Mediator {
         self.send(|back| Message::Submit { run, wishes, line: None, back }).await?
     }
 
-    /// Hands in a batch in the name of a composite call that runs: it is cancelled when that call ends or is stopped.
-    /// `run` is the run of the call, or one below it.
-    ///
-    /// # Errors
-    /// As [`Mediator::submit`].
-    pub async fn submit_for(
-        &self,
-        run: RunId,
-        parent: Option<CallId>,
-        wanted: Vec<Wanted>,
-    ) -> Result<Submitted, NotTaken> {
-        self.submit_within(run, wanted, &Within { parent, ..Within::default() }).await
-    }
-
     async fn wish(&self, wanted: Wanted, within: &Within) -> Result<Wish, NotTaken> {
         let args = Args::new(wanted.input)?;
         let tool = self.surface.borrow().tool(&wanted.tool).map(Arc::clone);
