@@ -294,7 +294,7 @@ async fn serve(made: Made) -> Result<(), BootError> {
     let resolver = resolver::Resolver::new(sought, mediator.clone(), devices_receiver);
     let resolver_running = tokio::spawn(resolver.run());
     let own = Arc::new(Own::new(tasks.clone(), keeper.clone(), log.clone(), places.state.clone()));
-    let model = agent::settings(config.agent.as_ref(), &grounds_receiver.borrow().cwd).unwrap_or_else(|error| {
+    let model = agent::settings(&config, &grounds_receiver.borrow().cwd).unwrap_or_else(|error| {
         // The plant does not stop for it.
         tracing::error!(kind = "MODEL_OFF", "{error}; there is no language model until the next reload");
         None

@@ -34,8 +34,8 @@
 //!   (the loop of a language model), `context` (what keeps its history within a window).
 //! - [`boot`]: the only place that constructs everything, and the only start and stop order.
 //! - [`engine`]: `mediator` carries the machine's actions out, `listener` owns the active commands and the short
-//!   dialogues, `agent` drives the runs of a language model, `supervisor` watches our threads, `tasks` turns its notices into evidence and alarms, `own` runs the
-//!   tools that act on the daemon itself, `keeper` owns `state.db`, `watch` supervises what is not ours.
+//!   dialogues, `agent` drives the runs of a language model, `supervisor` watches our threads, `tasks` turns its notices
+//!   into evidence and alarms, `own` runs the tools that act on the daemon itself, `keeper` owns `state.db`, `watch` supervises what is not ours.
 //! - [`store`]: the evidence log (one writer, group commit, hash chain, signed head), its readers, and the state.
 //! - [`record`]: the one written form of an event: disk, command line and MCP share it.
 //! - [`tool`]: runs an order: device (Modbus), files, shell, HTTP.

@@ -7,7 +7,8 @@ use interlock_domain::block::Provider;
 use interlock_domain::context::Budget;
 use thiserror::Error;
 
-use crate::config::agent::{Agent, Key};
+use crate::config::Config;
+use crate::config::agent::Key;
 use crate::engine::agent::Settings;
 use crate::provider::{Dialect, request};
 use crate::tool::endpoint::{Endpoint, Secret, Unusable};
@@ -58,8 +59,8 @@ pub(super) enum NoModel {
 ///
 /// # Errors
 /// When the key cannot be had, or the address is none.
-pub(super) fn settings(agent: Option<&Agent>, cwd: &Path) -> Result<Option<Arc<Settings>>, NoModel> {
-    let Some(agent) = agent else { return Ok(None) };
+pub(super) fn settings(config: &Config, cwd: &Path) -> Result<Option<Arc<Settings>>, NoModel> {
+    let Some(agent) = &config.agent else { return Ok(None) };
     let key = key(&agent.key)?;
     let bearer = key.as_ref().map(|key| format!("Bearer {}", key.reveal()));
     let mut headers: Vec<(&'static str, &str)> = Vec::new();
@@ -90,6 +91,7 @@ pub(super) fn settings(agent: Option<&Agent>, cwd: &Path) -> Result<Option<Arc<S
         hooks: agent.hooks.clone(),
         profiles: agent.profiles.clone(),
         cwd: cwd.to_owned(),
+        rules: Arc::clone(&config.rules),
     })))
 }
 

@@ -49,7 +49,7 @@ impl Reloader {
         let base = surface::base(&devices, &config.contracts).map_err(bug)?;
         let servers = mcp::servers(&config).map_err(refused)?;
         let settings = surface::settings(&config, &self.places);
-        let model = super::agent::settings(config.agent.as_ref(), &grounds.cwd)
+        let model = super::agent::settings(&config, &grounds.cwd)
             .map_err(|error| Trouble::new(Kind::Config, error.to_string()))?;
         let busy = |error: crate::engine::handle::NotTaken| Trouble::new(Kind::Busy, error.to_string());
         // The gate first: nothing that is understood anew may pass under old rules.

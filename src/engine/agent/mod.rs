@@ -7,6 +7,7 @@
 pub mod child;
 mod dispatch;
 mod drive;
+mod legality;
 mod model;
 mod offered;
 mod prompt;
@@ -20,6 +21,7 @@ use interlock_domain::agent::profile::{Hook, Profile};
 use interlock_domain::block::{Block, Message};
 use interlock_domain::context::Budget;
 use interlock_domain::gate::policy::Mode;
+use interlock_domain::gate::rule::Rules;
 use interlock_domain::id::RunId;
 use interlock_domain::request::{Asker, Via};
 use thiserror::Error;
@@ -68,6 +70,8 @@ pub struct Settings {
     pub profiles: Vec<Profile>,
     /// Where hooks run.
     pub cwd: PathBuf,
+    /// The rules of the configuration: what they deny whole is not offered.
+    pub rules: Arc<Rules>,
 }
 
 /// A request to the model.
