@@ -9,7 +9,9 @@ use thiserror::Error;
 
 use crate::config::Config;
 use crate::config::agent::Key;
+use crate::config::extend::Maintenance;
 use crate::engine::agent::Settings;
+use crate::engine::agent::upkeep::Check;
 use crate::provider::{Dialect, request};
 use crate::tool::endpoint::{Endpoint, Secret, Unusable};
 
@@ -90,9 +92,22 @@ pub(super) fn settings(config: &Config, cwd: &Path) -> Result<Option<Arc<Setting
         output_max: u32::try_from(agent.output).unwrap_or(u32::MAX),
         hooks: agent.hooks.clone(),
         profiles: agent.profiles.clone(),
+        skills: config.extensions.skills.clone(),
+        checks: checks(&config.extensions.maintenance, cwd),
         cwd: cwd.to_owned(),
         rules: Arc::clone(&config.rules),
     })))
+}
+
+/// The declared checks, their paths from where tools work.
+fn checks(declared: &[Maintenance], cwd: &Path) -> Vec<Check> {
+    let check = |one: &Maintenance| Check {
+        name: one.name.clone(),
+        paths: one.paths.iter().map(|path| cwd.join(path)).collect(),
+        command: one.check.clone(),
+        timeout: one.timeout,
+    };
+    declared.iter().map(check).collect()
 }
 
 fn key(key: &Key) -> Result<Option<Secret>, NoModel> {

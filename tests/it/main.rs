@@ -12,11 +12,16 @@ use std::path::PathBuf;
 
 mod agent;
 mod causes;
+mod clocks;
 mod daemon;
 mod effects;
 mod evidence;
+mod imports;
+mod limits;
 mod mcp;
 mod modbus;
+mod model;
+mod outputs;
 mod plant;
 mod remedies;
 mod supervision;

@@ -8,7 +8,9 @@ pub mod anomaly;
 pub mod journal;
 pub mod ledger;
 pub mod outcome;
+pub mod profile;
 pub mod report;
+pub mod workflow;
 
 use std::sync::Arc;
 
@@ -289,6 +291,12 @@ impl Outcome {
     #[must_use]
     pub fn op(&self) -> OpKey {
         op_of(self.request())
+    }
+
+    /// The tool that was called.
+    #[must_use]
+    pub fn tool(&self) -> &Arc<Tool> {
+        self.ticket.tool()
     }
 
     /// What the call was by nature.

@@ -105,6 +105,7 @@ impl Trace {
             | Event::Queued { .. }
             | Event::Started { .. }
             | Event::StopAsked { .. }
+            | Event::Examined { .. }
             | Event::LateReport { .. } => return None,
         };
         event.call().map(|call| (call, trace))

@@ -80,19 +80,25 @@ fn check(case: &Value) {
     for key in ["replayed_assistant_content", "persisted_assistant_content"] {
         if let Some(content) = expected.get(key) {
             assert_eq!(said["blocks"], *content, "{name}");
-            let history = [Message { role: Role::Assistant, blocks: end.blocks.clone() }];
+            let answers = end.calls().map(|call| Block::ToolResult(call.answer("1", false))).collect();
+            let history = [
+                Message::user("go"),
+                Message { role: Role::Assistant, blocks: end.blocks.clone() },
+                Message { role: Role::User, blocks: answers },
+            ];
             let sent = request::history(&dialect, &history);
-            let replayed = sent.first().map_or(json!([]), |message| message["content"].clone());
+            let replayed = sent.get(1).map_or(json!([]), |message| message["content"].clone());
             assert_eq!(replayed, *content, "{name}");
         }
     }
     if let Some(wanted) = expected.get("next_request_contains") {
         let answers = end.calls().map(|call| Block::ToolResult(call.answer(input["reply"].to_string(), false)));
         let history = [
+            Message::user("go"),
             Message { role: Role::Assistant, blocks: end.blocks.clone() },
             Message { role: Role::User, blocks: answers.collect() },
         ];
-        assert_eq!(request::history(&dialect, &history)[1]["parts"][0], *wanted, "{name}");
+        assert_eq!(request::history(&dialect, &history)[2]["parts"][0], *wanted, "{name}");
     }
 }
 
@@ -125,7 +131,7 @@ fn an_id_of_ours_does_not_leak() {
         let (end, ids) = normalizer.finish();
         assert_eq!(end.calls().next().unwrap().id.as_str(), "call00001");
         assert_eq!(ids, Ids::of(&[Message { role: Role::Assistant, blocks: end.blocks.clone() }]));
-        let history = [Message { role: Role::Assistant, blocks: end.blocks }];
-        assert_eq!(request::history(&dialect, &history), [want]);
+        let history = [Message::user("go"), Message { role: Role::Assistant, blocks: end.blocks }];
+        assert_eq!(request::history(&dialect, &history)[1], want);
     }
 }

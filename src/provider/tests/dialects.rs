@@ -88,6 +88,15 @@ fn chat_names_its_calls_in_many_ways() {
         ],
         r#"complete tool_use | call00001=t{"n":1} | call00002=t{"n":2} | call00003=u{}"#,
     );
+    // Pieces that say nothing are no calls.
+    calls(
+        &[
+            r#"{"index":0,"id":"a","function":{"name":"t","arguments":"{}"}}"#,
+            r#"{"index":1,"id":"","type":"function","function":{"name":"","arguments":""}}"#,
+            r#"{"function":null}"#,
+        ],
+        "complete tool_use | a=t{}",
+    );
     // No index and no id, several whole calls, in one chunk and in several.
     calls(
         &[
@@ -265,6 +274,29 @@ fn chat_ends_in_many_ways() {
             "provider_error retryable ! provider_error",
         ),
         (vec![text, r#"{"object":"error","message":"x","code":400}"#], "provider_error | a ! provider_error"),
+        // The whole message once more at the end; a stream of messages; a wrapped chunk whose delta is text.
+        (
+            vec![
+                text,
+                r#"{"object":"chat.completion","choices":[{"index":0,"message":{"content":"a"},"finish_reason":"stop"}]}"#,
+            ],
+            "complete end | a",
+        ),
+        (
+            vec![
+                r#"{"choices":[{"index":0,"message":{"content":"a"}}]}"#,
+                r#"{"choices":[{"index":0,"message":{"content":"b"},"finish_reason":"stop"}]}"#,
+            ],
+            "complete end | ab",
+        ),
+        (vec![r#"{"choices":[{"index":0,"message":{"content":"a"}}]}"#], "truncated | a ! stream_truncated"),
+        (
+            vec![
+                r#"{"data":{"choices":[{"index":0,"role":"assistant","delta":"a","finish_reason":""}]},"status":{"code":0}}"#,
+                r#"{"data":{"choices":[{"index":0,"delta":"b","finish_reason":"stop"}]},"status":{"code":0}}"#,
+            ],
+            "complete end | ab",
+        ),
         (vec!["nonsense"], "malformed ! malformed_frame"),
         (vec![text, "17"], "malformed | a ! malformed_frame"),
     ];

@@ -153,6 +153,28 @@ fn the_next_request_says_it_as_it_was_said() {
     }
 }
 
+/// Whatever way the last turn ended, what leaves is legal: a missing result, a late one, an answer that stands alone.
+#[test]
+fn what_leaves_is_legal() {
+    use interlock_domain::repair::legality::breaches;
+    for from in Provider::ALL {
+        let whole = history(from);
+        for to in Provider::ALL {
+            for damaged in [
+                whole.clone(),
+                whole[..2].to_vec(),
+                whole[1..].to_vec(),
+                whole[2..].to_vec(),
+                [&whole[..2], &[Message::user("and now?")], &whole[2..]].concat(),
+                [&whole[..], &whole[1..]].concat(),
+            ] {
+                let sent = request::history(&Dialect::plain(to), &damaged);
+                assert_eq!(breaches(to, &sent), [], "{from:?} to {to:?}: {}", Value::Array(sent.clone()));
+            }
+        }
+    }
+}
+
 /// Signatures, thoughts and items of one provider are nothing to another.
 #[test]
 fn what_one_provider_attached_does_not_reach_another() {
