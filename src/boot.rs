@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use interlock_domain::device::table::Devices;
 use interlock_domain::id::{BatchId, QuestionId, TaskId};
 use interlock_domain::liveness::judge::Limits;
 use interlock_domain::repair;
@@ -102,16 +103,16 @@ pub enum BootError {
     Other(#[from] anyhow::Error),
 }
 
-/// How many devices a configuration gives, and whether they are those of the embedded plant.
+/// The devices that a configuration gives, and whether they are those of the embedded plant.
 ///
 /// # Errors
-/// When the embedded plant is wrong.
-pub fn devices(config: &Config) -> Result<(usize, bool), ConfigError> {
+/// When the embedded plant is wrong, or an interlock of the configuration does not fit it.
+pub fn devices(config: &Config) -> Result<(Arc<Devices>, bool), ConfigError> {
     if !config.devices.is_empty() {
-        return Ok((config.devices.len(), false));
+        return Ok((Arc::clone(&config.devices), false));
     }
     let (_, devices) = plant::model::Model::parse(plant::BUILT_IN, Path::new(plant::BUILT_IN_NAME))?;
-    Ok((devices.len(), true))
+    Ok((Arc::new(config::interlock::bind(devices, &config.interlocks)?), true))
 }
 
 /// Runs the daemon until it is told to stop.
@@ -268,7 +269,10 @@ async fn serve(made: Made) -> Result<(), BootError> {
     } = made;
     let tasks_running = tokio::spawn(tasks_owner.run());
     let plant = if config.devices.is_empty() { Some(start_plant().await?) } else { None };
-    let devices = plant.as_ref().map_or_else(|| Arc::clone(&config.devices), |plant| Arc::new(plant.devices.clone()));
+    let devices = match &plant {
+        None => Arc::clone(&config.devices),
+        Some(plant) => Arc::new(config::interlock::bind(plant.devices.clone(), &config.interlocks)?),
+    };
     let grounds = surface::grounds(&config, &places.state)?;
     let front_settings = mcp::front(&config)?;
     let settings = mcp::servers(&config)?;

@@ -83,6 +83,7 @@ pub mod control;
 pub mod engine;
 pub mod mcp;
 pub mod plant;
+pub mod provider;
 pub mod record;
 pub mod store;
 pub mod sys;

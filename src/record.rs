@@ -6,6 +6,7 @@
 //! to `evidence verify`. Nothing in here does I/O or reads a clock: the moment comes with the row.
 
 pub mod contract;
+pub mod effects;
 pub mod event;
 
 use std::borrow::Cow;

@@ -37,7 +37,10 @@ impl Reloader {
         let config = config::load(file).map_err(refused)?;
         let set = commands::load(&config).map_err(refused)?;
         self.fits(&config)?;
-        let devices = Arc::new(self.plant.clone().unwrap_or_else(|| (*config.devices).clone()));
+        let devices = match &self.plant {
+            None => Arc::clone(&config.devices),
+            Some(plant) => Arc::new(config::interlock::bind(plant.clone(), &config.interlocks).map_err(refused)?),
+        };
         let bug = |error: super::BootError| Trouble::new(Kind::Bug, error.to_string());
         let grounds = surface::grounds(&config, &self.places.state).map_err(bug)?;
         let tools = surface::tools(&config, Arc::clone(&devices), &grounds, self.servers.down()).map_err(bug)?;

@@ -66,6 +66,9 @@ pub enum Verb {
     /// Decisions of the gate for calls on standard input; needs no daemon and has no effect.
     #[command(subcommand)]
     Policy(PolicyVerb),
+    /// What actions left behind: histories checked for the eight anomalies.
+    #[command(subcommand)]
+    Effects(EffectsVerb),
     /// Supervises the threads of a process that knows nothing of us; needs no daemon.
     #[command(after_help = "Example:\n  interlock watch -- python3 worker.py")]
     Watch(WatchArgs),
@@ -449,6 +452,16 @@ pub enum PolicyVerb {
     },
 }
 
+/// `effects`.
+#[derive(Debug, Subcommand)]
+pub enum EffectsVerb {
+    /// One history a line in, its anomalies out; needs no daemon. Exit 1 when there is any.
+    #[command(
+        after_help = "Example:\n  echo '{\"id\": 1, \"events\": [[\"begin\", \"w\", [\"pay\"]], [\"commit\", \"w\", [\"m\"]]]}' | interlock effects check"
+    )]
+    Check,
+}
+
 /// `watch`.
 #[derive(Debug, Args)]
 pub struct WatchArgs {
@@ -496,8 +509,15 @@ pub enum BenchName {
     Gate,
     /// Understanding.
     Match,
+    /// Agents over MCP, and servers behind the gate.
+    Mcp,
+    /// The server that `mcp` is measured with: it echoes what it is called with.
+    #[value(hide = true)]
+    McpServer,
     /// From exec to ready.
     Startup,
+    /// The checker of effect histories.
+    Effects,
 }
 
 /// `doctor`.

@@ -21,7 +21,8 @@ pub(super) fn check(args: &CheckArgs, out: &Out) -> Result<(), CliError> {
         return out.json(&json!({
             "ok": true,
             "file": file.as_ref().map(|file| file.display().to_string()),
-            "devices": devices,
+            "devices": devices.len(),
+            "interlocks": devices.interlock_count(),
             "embedded_plant": simulated,
             "commands": commands.len(),
             "bound": bound,
@@ -31,7 +32,7 @@ pub(super) fn check(args: &CheckArgs, out: &Out) -> Result<(), CliError> {
     let name = file.map_or_else(|| "the embedded default".to_owned(), |file| file.display().to_string());
     out.line(&format!("{name} is right"))?;
     let simulated = if simulated { " (of the embedded simulator)" } else { "" };
-    out.line(&format!("  devices  {devices}{simulated}"))?;
+    out.line(&format!("  devices  {}{simulated}, {} interlocks", devices.len(), devices.interlock_count()))?;
     out.line(&format!("  commands {} ({bound} bound to a tool)", commands.len()))?;
     out.line(&format!("  rules    {}", config.rules.all().len()))
 }

@@ -19,23 +19,42 @@ pub(super) fn each(
     output: &mut dyn Write,
     mut answer: impl FnMut(Map<String, Value>) -> Answer,
 ) -> std::io::Result<bool> {
+    texts(input, output, LINE_LEN_MAX, |text| {
+        match serde_json::from_str(text).map_err(|error| format!("not JSON: {error}"))? {
+            Value::Object(members) => answer(members),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
+                Err("not an object".to_owned())
+            }
+        }
+    })
+}
+
+/// The same for lines that are read in another way and may have another length.
+///
+/// # Errors
+/// When input cannot be read or output cannot be written.
+pub(super) fn texts(
+    input: &mut dyn BufRead,
+    output: &mut dyn Write,
+    len_max: u64,
+    mut answer: impl FnMut(&str) -> Answer,
+) -> std::io::Result<bool> {
     let mut good = true;
     let mut line = Vec::new();
     let mut number = 0_u64;
     loop {
         line.clear();
-        if input.take(LINE_LEN_MAX + 1).read_until(b'\n', &mut line)? == 0 {
+        if input.take(len_max + 1).read_until(b'\n', &mut line)? == 0 {
             output.flush()?;
             return Ok(good);
         }
         number += 1;
-        let too_long = line.last() != Some(&b'\n') && line.len() as u64 > LINE_LEN_MAX;
+        let too_long = line.last() != Some(&b'\n') && line.len() as u64 > len_max;
         if too_long {
             // The rest of it goes unread and unkept.
             input.skip_until(b'\n')?;
         }
-        let answered =
-            if too_long { Err(format!("longer than {LINE_LEN_MAX} bytes")) } else { one(&line, &mut answer) };
+        let answered = if too_long { Err(format!("longer than {len_max} bytes")) } else { one(&line, &mut answer) };
         let said = match answered {
             Ok(None) => continue,
             Ok(Some(value)) => value,
@@ -48,17 +67,9 @@ pub(super) fn each(
     }
 }
 
-fn one(line: &[u8], answer: &mut impl FnMut(Map<String, Value>) -> Answer) -> Result<Option<Value>, String> {
+fn one(line: &[u8], answer: &mut impl FnMut(&str) -> Answer) -> Result<Option<Value>, String> {
     let text = std::str::from_utf8(line).map_err(|_| "not UTF-8".to_owned())?.trim();
-    if text.is_empty() {
-        return Ok(None);
-    }
-    match serde_json::from_str(text).map_err(|error| format!("not JSON: {error}"))? {
-        Value::Object(members) => answer(members).map(Some),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
-            Err("not an object".to_owned())
-        }
-    }
+    if text.is_empty() { Ok(None) } else { answer(text).map(Some) }
 }
 
 #[cfg(test)]

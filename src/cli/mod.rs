@@ -10,6 +10,7 @@ mod check;
 mod client;
 mod device;
 pub mod doctor;
+mod effects;
 pub mod error;
 mod evidence;
 pub mod generate;
@@ -74,6 +75,7 @@ fn verb(cli: &Cli, out: &Out) -> Result<ExitCode, CliError> {
         Verb::Evidence(verb) => evidence::evidence(verb, client, out),
         Verb::Learn(verb) => learn::learn(verb),
         Verb::Policy(verb) => policy::policy(verb),
+        Verb::Effects(verb) => effects::effects(verb),
         Verb::Mcp(args) => match &args.verb {
             None => mcp::bridge(client()?),
             Some(verb) => mcp::servers(verb, client()?, &out),

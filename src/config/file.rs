@@ -33,6 +33,9 @@ pub(super) struct File {
     pub(super) _bus: Option<IgnoredAny>,
     #[serde(default, rename = "device")]
     pub(super) _device: Option<IgnoredAny>,
+    /// Read by `config::interlock`.
+    #[serde(default, rename = "interlock")]
+    pub(super) _interlock: Option<IgnoredAny>,
 }
 
 #[derive(Debug, Default, Deserialize)]

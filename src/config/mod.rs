@@ -8,6 +8,7 @@ pub mod commands;
 pub mod device;
 mod error;
 mod file;
+pub mod interlock;
 pub mod lexicon;
 pub mod mcp;
 
@@ -58,6 +59,8 @@ pub struct Config {
     pub file: Option<PathBuf>,
     /// The devices of the file. With none, the embedded plant runs.
     pub devices: Arc<Devices>,
+    /// The process interlocks of the file. With devices, they stand before them already.
+    pub interlocks: Vec<interlock::Written>,
     /// Agents, and the MCP servers behind us.
     pub mcp: mcp::McpSettings,
     /// How long a `permit` or `confirm` question waits.
@@ -144,7 +147,9 @@ pub fn check(path: &Path, text: &str) -> Result<Config, ConfigError> {
         let found = file.version.get_ref();
         return Err(wrong(file.version.span(), format!("this build reads version {VERSION}, not {found}")));
     }
-    let devices = device::parse(text, path)?;
+    let (devices, interlocks) = (device::parse(text, path)?, interlock::parse(text, path)?);
+    // Without devices the embedded plant runs; whoever starts it puts the rules before its devices.
+    let devices = if devices.is_empty() { devices } else { interlock::bind(devices, &interlocks)? };
 
     let ask_patience = match &file.ask.timeout {
         None => ASK_PATIENCE,
@@ -184,6 +189,7 @@ pub fn check(path: &Path, text: &str) -> Result<Config, ConfigError> {
     Ok(Config {
         file: Some(path.to_owned()),
         devices: Arc::new(devices),
+        interlocks,
         mcp: mcp::check(path, text, &file.mcp)?,
         ask_patience,
         confirm_protective: file.safety.confirm_protective.unwrap_or(false),

@@ -6,6 +6,7 @@
 //! that rule.
 #![forbid(unsafe_code)]
 
+pub mod block;
 pub mod closure;
 pub mod command;
 pub mod device;

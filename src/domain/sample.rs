@@ -30,7 +30,7 @@ pub(crate) fn policy(via: Via) -> Policy {
 }
 
 /// A tool `act` whose verbs say what they are: `look`, `write:KEY`, `read:KEY`, `lane:NAME`, `alone`, `back`,
-/// `danger`, `stop:KEY` (protective), `query`, `resend`.
+/// `danger`, `stop:KEY` (protective), `query`, `resend`, `family` (a composite) and `family:KEY` (one with a key).
 pub(crate) fn tool() -> Tool {
     let key = |key: &str| vec![Key::Named(key.to_owned())];
     let say = |class, reads: &[&str], writes: &[&str], risk, changes: bool| Declaration {
@@ -61,6 +61,8 @@ pub(crate) fn tool() -> Tool {
         ("back", say(Class::Background, &[], &[], Risk::Operate, true)),
         ("danger", say(Class::Safe, &[], &[], Risk::Dangerous, true)),
         ("stop:a", Declaration { protective: true, ..say(Class::Safe, &[], &["a"], Risk::Dangerous, true) }),
+        ("family", say(Class::Composite, &[], &[], Risk::Read, false)),
+        ("family:a", say(Class::Composite, &[], &["a"], Risk::Read, false)),
         ("query", outcome(OutcomeBy::Query)),
         ("resend", outcome(OutcomeBy::ResendOriginal { retention: Duration::from_secs(60) })),
     ];

@@ -13,7 +13,7 @@ use interlock_domain::device::point::{Point, Table};
 use interlock_domain::device::table::Devices;
 
 use super::law::{self, At, Condition, How, Law, Places, Sum};
-use crate::config::{ConfigError, device};
+use crate::config::{ConfigError, device, interlock};
 
 /// Most registers that one write may carry (Modbus application protocol V1.1b3, section 6.12).
 pub const WRITE_REGISTERS_MAX: usize = 123;
@@ -63,7 +63,7 @@ impl Model {
     /// # Errors
     /// With the first mistake, its line and its key.
     pub fn parse(text: &str, file: &Path) -> Result<(Model, Devices), ConfigError> {
-        let devices = device::parse(text, file)?;
+        let devices = interlock::bind(device::parse(text, file)?, &interlock::parse(text, file)?)?;
         let mut names = Places::new();
         let mut places = Vec::new();
         let mut owners: BTreeMap<Address, Vec<At>> = BTreeMap::new();

@@ -146,17 +146,7 @@ fn done(plan: &Plan, answers: &[Vec<u16>]) -> Report {
 
 /// What lies in `answer` for one point of the span.
 fn read_out(device: &str, span: &Span, point: &Point, answer: &[u16]) -> Map<String, Value> {
-    let from = usize::from(point.address.saturating_sub(span.address));
-    let words = answer.get(from..from + usize::from(point.repr.addresses())).unwrap_or_default();
-    let reading = match point.repr {
-        Repr::Bit => words.first().map(|bit| Reading::Bit(*bit != 0)).ok_or_else(|| RawError::Shape {
-            point: point.name.clone(),
-            wanted: 1,
-            table: point.table.word(),
-        }),
-        Repr::BitOf(_) | Repr::U16 | Repr::I16 | Repr::U32 | Repr::I32 | Repr::F32 => point.decode_words(words),
-    };
-    told(device, point, reading, words)
+    told(device, point, span.reading(point, answer), span.words(point, answer))
 }
 
 /// What was written, as the registers hold it: after rounding.

@@ -2,6 +2,7 @@
 //! only when it is asked for by name: `INTERLOCK_EXPERIMENT=NAME cargo test --release --test experiments -- --nocapture`.
 #![cfg(test)]
 
+mod effects;
 mod evidence;
 mod liveness;
 mod power;

@@ -12,6 +12,7 @@ use std::path::PathBuf;
 
 mod causes;
 mod daemon;
+mod effects;
 mod evidence;
 mod mcp;
 mod modbus;

@@ -33,7 +33,7 @@ pub(crate) enum Law {
     Denied,
     /// What was permitted under an older policy does not start.
     Epoch,
-    /// What is cancelled does not start.
+    /// What is cancelled does not start, and a cancelled or ended composite starts nothing through its family.
     Cancelled,
     /// What was wished for before an emergency does not come after it.
     Superseded,
@@ -55,6 +55,8 @@ pub(crate) struct Facts {
     pub(crate) lane: Option<u8>,
     pub(crate) exclusive: bool,
     pub(crate) background: bool,
+    /// It acts through wishes of its own, and holds nothing while it runs.
+    pub(crate) composite: bool,
     pub(crate) reads: Vec<u8>,
     pub(crate) writes: Vec<u8>,
     pub(crate) changes: bool,
@@ -77,7 +79,7 @@ impl Facts {
 /// What can be seen from outside, in order.
 #[derive(Debug, Clone)]
 pub(crate) enum Seen {
-    Submitted { batch: BatchId, calls: Vec<(CallId, Facts)> },
+    Submitted { batch: BatchId, calls: Vec<(CallId, Facts)>, parent: Option<CallId> },
     Recorded(Entry, Event),
     Start { call: CallId },
     Replied { batch: BatchId, replies: Vec<Reply> },
@@ -121,6 +123,7 @@ pub(crate) struct Checker {
     live: BTreeSet<CallId>,
     replied: BTreeSet<BatchId>,
     batches: BTreeMap<BatchId, Vec<CallId>>,
+    families: BTreeMap<CallId, Vec<BatchId>>,
     durable: u64,
     degraded: bool,
     handed: u64,
@@ -148,7 +151,10 @@ impl Checker {
 
     pub(crate) fn see(&mut self, seen: &Seen) {
         match seen {
-            Seen::Submitted { batch, calls } => {
+            Seen::Submitted { batch, calls, parent } => {
+                if let Some(parent) = parent {
+                    self.families.entry(*parent).or_default().push(*batch);
+                }
                 self.batches.insert(*batch, calls.iter().map(|(call, _)| *call).collect());
                 for (call, facts) in calls {
                     self.number += 1;
@@ -179,13 +185,7 @@ impl Checker {
                 self.degraded = false;
             }
             Seen::CommitFailed => self.degraded = true,
-            Seen::Cancelled { batch } => {
-                for call in self.batches.get(batch).cloned().unwrap_or_default() {
-                    if let Some(story) = self.stories.get_mut(&call) {
-                        story.cancelled = true;
-                    }
-                }
-            }
+            Seen::Cancelled { batch } => self.cancelled(*batch),
             Seen::Ended { call } => self.end(*call),
             Seen::Crashed => {
                 self.live.clear();
@@ -230,8 +230,19 @@ impl Checker {
         }
     }
 
+    fn cancelled(&mut self, batch: BatchId) {
+        for call in self.batches.get(&batch).cloned().unwrap_or_default() {
+            if let Some(story) = self.stories.get_mut(&call) {
+                story.cancelled = true;
+            }
+        }
+    }
+
     fn end(&mut self, call: CallId) {
         self.live.remove(&call);
+        for batch in self.families.remove(&call).unwrap_or_default() {
+            self.cancelled(batch);
+        }
         if let Some(story) = self.stories.get_mut(&call) {
             story.ended = true;
         }
@@ -261,6 +272,11 @@ impl Checker {
                 }
             }
             Event::Outcome { call, .. } => self.end(*call),
+            Event::StopAsked { call } => {
+                for batch in self.families.get(call).cloned().unwrap_or_default() {
+                    self.cancelled(batch);
+                }
+            }
             Event::Resolved { call, .. } => {
                 if !self.resolved.insert(*call) {
                     self.breach(Law::Closure, format!("{call} was resolved twice"));
@@ -272,7 +288,6 @@ impl Checker {
             | Event::Permitted { .. }
             | Event::Queued { .. }
             | Event::Started { .. }
-            | Event::StopAsked { .. }
             | Event::LateReport { .. } => {}
         }
     }
@@ -343,7 +358,9 @@ impl Checker {
         let Some(story) = self.stories.get_mut(&call) else { return };
         story.started = true;
         let (facts, number) = (story.facts.clone(), story.number);
-        self.live.insert(call);
+        if !facts.composite {
+            self.live.insert(call);
+        }
         if facts.protective {
             for earlier in self.stories.values_mut() {
                 let before = earlier.number < number && !earlier.started && !earlier.facts.protective;
@@ -379,10 +396,11 @@ impl Checker {
             let open = |id: QuestionId| matches!(self.questions.get(&id), Some((_, Asked::Open(_))));
             when(other.question.is_some_and(open), Law::BatchRule);
             let waits = earlier && other.settled.is_none() && !facts.protective && !other.facts.protective;
-            when(waits && (facts.exclusive || other.facts.exclusive), Law::Barrier);
+            let alone = facts.exclusive || other.facts.exclusive || facts.composite != other.facts.composite;
+            when(waits && alone, Law::Barrier);
             when(waits && facts.shares_keys(&other.facts), Law::Keys);
             let running = other.started && !other.ended && !facts.protective;
-            when(running && (facts.exclusive || other.facts.exclusive), Law::Barrier);
+            when(running && alone, Law::Barrier);
         }
         if facts.must_ask {
             let yes = |id: QuestionId| matches!(self.questions.get(&id), Some((_, Asked::Yes)));

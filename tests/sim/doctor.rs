@@ -75,7 +75,7 @@ impl Doctor {
         }
         let mut out = vec![seen.clone()];
         match &seen {
-            Seen::Submitted { batch, calls } => {
+            Seen::Submitted { batch, calls, parent: _ } => {
                 self.batches.insert(*batch, calls.iter().map(|(call, _)| *call).collect());
             }
             Seen::Crashed => {

@@ -55,6 +55,8 @@ struct VerbFacts {
 struct Running {
     order: Order,
     worked: bool,
+    /// It was asked to stop.
+    stopping: bool,
 }
 
 /// What a call can still do to the world after its life is over.
@@ -88,16 +90,25 @@ pub(crate) struct World {
     told: usize,
     log: Vec<Event>,
     asked: Vec<(QuestionId, QuestionKind)>,
+    /// The composites that run, and what they wait for.
+    families: BTreeMap<CallId, BTreeSet<BatchId>>,
     pub(crate) met: BTreeSet<&'static str>,
 }
 
-const VERBS: usize = 14;
+const VERBS: usize = 16;
+
+/// So many verbs, at the end, are composites.
+const COMPOSITES: usize = 2;
+
+/// How many wishes a world makes in the name of composites: a family that grows for ever comes to no end.
+const CHILDREN_MAX: usize = 40;
 
 fn make_verbs(rng: &mut Rng) -> Vec<VerbFacts> {
     let keys = |rng: &mut Rng| (0..rng.usize(0..3)).map(|_| rng.u8(0..4)).collect::<Vec<u8>>();
     (0..VERBS)
-        .map(|_| {
-            let changes = rng.u8(0..10) < 6;
+        .map(|at| {
+            let composite = at >= VERBS - COMPOSITES;
+            let changes = rng.u8(0..10) < 6 && !composite;
             let class = rng.u8(0..10);
             let dangerous = rng.u8(0..10) < 2;
             let rule = match rng.u8(0..20) {
@@ -107,15 +118,16 @@ fn make_verbs(rng: &mut Rng) -> Vec<VerbFacts> {
                 _ => None,
             };
             let facts = Facts {
-                lane: (3..6).contains(&class).then_some(class % 2),
-                exclusive: class == 6 || class == 7,
-                background: class == 8,
+                lane: (!composite && (3..6).contains(&class)).then_some(class % 2),
+                exclusive: !composite && (class == 6 || class == 7),
+                background: !composite && class == 8,
+                composite,
                 reads: keys(rng),
-                writes: if changes { keys(rng) } else { Vec::new() },
+                writes: if changes || composite { keys(rng) } else { Vec::new() },
                 changes,
                 must_ask: dangerous || rule == Some(Verb::Ask),
                 never: rule == Some(Verb::Deny),
-                protective: rng.u8(0..10) < 1,
+                protective: rng.u8(0..10) < 1 && !composite,
             };
             VerbFacts { facts, dangerous, reads_only: !changes && rng.bool(), rule }
         })
@@ -129,6 +141,7 @@ fn tool(name: &str, verbs: &[VerbFacts], rng: &mut Rng) -> Arc<Tool> {
             facts if facts.lane.is_some() => Class::Queue(Lane(format!("lane {:?}", facts.lane).into())),
             facts if facts.exclusive => Class::Exclusive,
             facts if facts.background => Class::Background,
+            facts if facts.composite => Class::Composite,
             _ => Class::Safe,
         },
         keys: Keys {
@@ -220,6 +233,7 @@ impl World {
             told: 0,
             log: Vec::new(),
             asked: Vec::new(),
+            families: BTreeMap::new(),
             met: BTreeSet::new(),
             verbs,
             rng,
@@ -261,7 +275,8 @@ impl World {
             0..25 => self.submit(),
             25..40 => self.commit(),
             40..58 => self.a_tool_works_or_ends(),
-            58..70 => self.answer(),
+            58..64 => self.a_composite_wishes(),
+            64..70 => self.answer(),
             70..74 => self.settle_a_question(),
             74..77 => self.report_late(),
             // What a frozen world does not have: nothing there may be rescued by a deadline or a cancellation.
@@ -293,6 +308,29 @@ impl World {
 
     fn submit_and(&mut self, actions: usize) {
         let (run, _, via) = self.runs[self.rng.usize(0..self.runs.len())];
+        self.wish(run, via, None, actions);
+    }
+
+    /// A composite that runs wishes for something: in its own run or in one below it, and now and then in one that is
+    /// none of its own.
+    fn a_composite_wishes(&mut self) {
+        let made: usize = self.families.values().map(BTreeSet::len).sum();
+        if self.families.is_empty() || made >= CHILDREN_MAX {
+            return self.a_tool_works_or_ends();
+        }
+        let parent = *self.families.keys().nth(self.rng.usize(0..self.families.len())).unwrap();
+        let (run, _, via) = self.runs[self.rng.usize(0..self.runs.len())];
+        self.met.insert("a composite wished");
+        self.wish(run, via, Some(parent), usize::MAX);
+    }
+
+    /// The run, or one above it.
+    fn is_below(&self, run: RunId, above: RunId) -> bool {
+        let parent = |run: &RunId| self.runs.iter().find(|(id, ..)| id == run).and_then(|(_, parent, _)| *parent);
+        std::iter::successors(Some(run), parent).any(|one| one == above)
+    }
+
+    fn wish(&mut self, run: RunId, via: Via, parent: Option<CallId>, actions: usize) {
         let batch = BatchId(self.next_batch);
         self.next_batch += 1;
         let mut calls = Vec::new();
@@ -308,16 +346,22 @@ impl World {
             facts.must_ask &= !facts.protective;
             let child = self.runs.iter().any(|(id, parent, _)| *id == run && parent.is_some());
             facts.never |= wide && child;
+            facts.never |= parent.is_some_and(|parent| {
+                !self.is_below(run, parent.run) || self.running.get(&parent).is_none_or(|running| running.stopping)
+            });
             wishes.push(Wish {
                 tool: ToolName::new(name).unwrap(),
                 args: Args::new(json!({"verb": format!("v{at}"), "n": position})).unwrap(),
-                parent: None,
+                parent,
                 facts: Arc::default(),
                 protective: false,
             });
             calls.push((CallId { run, batch, position }, facts));
         }
-        self.checker_sees(Seen::Submitted { batch, calls });
+        if let Some(parent) = parent {
+            self.families.entry(parent).or_default().insert(batch);
+        }
+        self.checker_sees(Seen::Submitted { batch, calls, parent });
         self.batches.push(batch);
         self.step(Input::Submit { run, batch, wishes: Batch::new(wishes).unwrap() }, actions);
     }
@@ -349,9 +393,15 @@ impl World {
         let call = *self.running.keys().nth(self.rng.usize(0..self.running.len())).unwrap();
         if self.rng.bool() {
             self.work(call);
-        } else {
+        } else if !self.waits(call) || self.rng.u8(0..8) == 0 {
+            // Now and then a parent ends, or dies, before its children.
             self.end(call);
         }
+    }
+
+    /// A composite that waits for the answer to a wish of its own.
+    fn waits(&self, call: CallId) -> bool {
+        self.families.get(&call).is_some_and(|family| !family.is_empty())
     }
 
     fn work(&mut self, call: CallId) {
@@ -363,6 +413,7 @@ impl World {
 
     fn end(&mut self, call: CallId) {
         let Some(running) = self.running.remove(&call) else { return };
+        self.families.remove(&call);
         let report = self.report(&running);
         self.checker_sees(Seen::Ended { call });
         self.step(Input::Ended { call: running.order.call(), report }, usize::MAX);
@@ -433,6 +484,7 @@ impl World {
     /// The power fails: what was handed over and is not on the disk is lost, and so is the machine.
     fn crash(&mut self) {
         self.met.insert("crashed");
+        self.families.clear();
         self.flush(0);
         self.ends.clear();
         let kept: Vec<Event> = self.handed.drain(..).take(self.on_disk).map(|(_, event)| event).collect();
@@ -492,16 +544,27 @@ impl World {
                     let call = order.call();
                     self.checker_sees(Seen::Start { call });
                     self.met.insert("started");
-                    self.running.insert(call, Running { order, worked: false });
+                    if order.nature().class == Class::Composite {
+                        self.families.insert(call, BTreeSet::new());
+                    }
+                    self.running.insert(call, Running { order, worked: false, stopping: false });
                 }
                 Action::Stop { call } => {
                     self.met.insert("stopped");
+                    if let Some(running) = self.running.get_mut(&call) {
+                        running.stopping = true;
+                    }
                     if self.rng.bool() {
                         // It obeys, later; or it is deaf, and its grace runs out.
                         self.work(call);
                     }
                 }
-                Action::Reply { batch, replies } => self.checker_sees(Seen::Replied { batch, replies }),
+                Action::Reply { batch, replies } => {
+                    for family in self.families.values_mut() {
+                        family.remove(&batch);
+                    }
+                    self.checker_sees(Seen::Replied { batch, replies });
+                }
             }
             first = false;
         }
@@ -544,7 +607,8 @@ impl World {
             if let Some(id) = open.map(|open| open.id) {
                 let answer = if self.rng.bool() { Answer::Allow } else { Answer::Deny };
                 self.say(id, answer);
-            } else if let Some(call) = self.running.keys().next().copied() {
+            } else if let Some(call) = self.running.keys().find(|call| !self.waits(**call)).copied() {
+                // A parent waits for its children: if nothing but parents is left, they wait for one another.
                 if self.rng.bool() {
                     self.work(call);
                 }

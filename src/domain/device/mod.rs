@@ -7,6 +7,7 @@
 
 pub mod check;
 pub mod codec;
+pub mod interlock;
 pub mod plan;
 pub mod point;
 pub mod table;

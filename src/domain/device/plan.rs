@@ -9,8 +9,9 @@ use std::sync::Arc;
 use serde_json::Value;
 use thiserror::Error;
 
-use super::codec::{Raw, ValueError};
-use super::point::{Point, Table};
+use super::codec::{Raw, RawError, Reading, ValueError};
+use super::interlock::Interlock;
+use super::point::{Point, Repr, Table};
 use super::table::{Device, Devices, Does, READ, WRITE};
 use crate::risk::Risk;
 
@@ -86,6 +87,8 @@ pub struct Plan {
     pub touches: BTreeSet<String>,
     /// The exchanges, in their order.
     pub steps: Vec<Step>,
+    /// The process interlocks that its writes meet: read and judged right before the first of them.
+    pub guard: Vec<Arc<Interlock>>,
 }
 
 /// Why a call comes to nothing. Nothing was sent.
@@ -237,6 +240,7 @@ impl Devices {
             protective: false,
             touches: BTreeSet::from([device.name.clone()]),
             steps: Vec::new(),
+            guard: Vec::new(),
         };
         match call.action.as_str() {
             READ => {
@@ -245,7 +249,7 @@ impl Devices {
                     None => device.points.values().cloned().collect(),
                     Some(name) => vec![point_of(device, name)?],
                 };
-                plan.steps = spans(device.unit, points);
+                plan.steps = spans(device.unit, points).into_iter().map(Step::Read).collect();
             }
             WRITE => {
                 let name = call.point.as_deref().ok_or(PlanError::Shape("write takes a point"))?;
@@ -261,7 +265,7 @@ impl Devices {
                 let takes_value = match &action.does {
                     Does::Reads(points) => {
                         let points = points.iter().map(|name| point_of(device, name)).collect::<Result<_, _>>()?;
-                        plan.steps = spans(device.unit, points);
+                        plan.steps = spans(device.unit, points).into_iter().map(Step::Read).collect();
                         false
                     }
                     Does::Writes(writes) => {
@@ -284,6 +288,7 @@ impl Devices {
                 self.takes_no(call, "value", call.value.is_some() && !takes_value)?;
             }
         }
+        plan.guard = self.interlocks.guard(&plan);
         Ok(plan)
     }
 
@@ -341,8 +346,34 @@ fn put(device: &Device, point: &Arc<Point>, value: &Value) -> Result<Put, PlanEr
     Ok(Put { device: device.name.clone(), unit: device.unit, point: Arc::clone(point), raw })
 }
 
+impl Span {
+    /// What `answer`, the answer to this read, holds for one of its points.
+    ///
+    /// # Errors
+    /// When the registers are no value of it.
+    pub fn reading(&self, point: &Point, answer: &[u16]) -> Result<Reading, RawError> {
+        let words = self.words(point, answer);
+        match point.repr {
+            Repr::Bit => words.first().map(|bit| Reading::Bit(*bit != 0)).ok_or_else(|| RawError::Shape {
+                point: point.name.clone(),
+                wanted: 1,
+                table: point.table.word(),
+            }),
+            Repr::BitOf(_) | Repr::U16 | Repr::I16 | Repr::U32 | Repr::I32 | Repr::F32 => point.decode_words(words),
+        }
+    }
+
+    /// The part of `answer` that is this point's.
+    #[must_use]
+    pub fn words<'a>(&self, point: &Point, answer: &'a [u16]) -> &'a [u16] {
+        let from = usize::from(point.address.saturating_sub(self.address));
+        answer.get(from..from + usize::from(point.repr.addresses())).unwrap_or_default()
+    }
+}
+
 /// As few reads as the points allow. Only addresses that belong to a point are asked for: a gap may not be readable.
-fn spans(unit: u8, mut points: Vec<Arc<Point>>) -> Vec<Step> {
+#[must_use]
+pub fn spans(unit: u8, mut points: Vec<Arc<Point>>) -> Vec<Span> {
     points.sort_by_key(|point| (point.table, point.address));
     let mut spans: Vec<Span> = Vec::new();
     for point in points {
@@ -368,7 +399,7 @@ fn spans(unit: u8, mut points: Vec<Arc<Point>>) -> Vec<Step> {
             }),
         }
     }
-    spans.into_iter().map(Step::Read).collect()
+    spans
 }
 
 #[cfg(test)]
@@ -378,7 +409,6 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::device::point::Repr;
     use crate::device::table::{Action, Bus, Link, Write};
 
     fn device(name: &str, unit: u8, points: Vec<Point>, actions: Vec<Action>) -> Device {

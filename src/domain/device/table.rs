@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::check::{Place, Refused, Taken, Why, at, check_bus, check_point};
+use super::interlock::Interlocks;
 use super::point::Point;
 use crate::risk::Risk;
 
@@ -137,6 +138,7 @@ pub struct Devices {
     buses: BTreeMap<String, Bus>,
     devices: Vec<Device>,
     by_name: BTreeMap<String, usize>,
+    pub(super) interlocks: Interlocks,
 }
 
 impl Devices {
@@ -222,6 +224,12 @@ impl Devices {
     #[must_use]
     pub fn bus(&self, name: &str) -> Option<&Bus> {
         self.buses.get(name)
+    }
+
+    /// How many process interlocks there are.
+    #[must_use]
+    pub fn interlock_count(&self) -> usize {
+        self.interlocks.len()
     }
 
     /// The same table with a bus on another address: the embedded plant learns its port when it starts.

@@ -4,6 +4,7 @@
 //! [`Order`], which goes out and may die in a panic, and a [`Claim`], which stays in the machine and cannot. Only a
 //! claim makes an [`Outcome`], so whatever happens outside, each started call ends here, once.
 
+pub mod anomaly;
 pub mod journal;
 pub mod ledger;
 pub mod outcome;

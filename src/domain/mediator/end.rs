@@ -74,8 +74,9 @@ impl Mediator {
             epoch: run.map_or(Epoch(0), |run| run.epoch),
         };
         let asker = run.map(|run| run.policy.asker.clone());
-        let freed = self.board.leave(call);
-        self.freed.extend(freed);
+        self.leave(call);
+        self.cancel_family(call);
+        self.families.remove(&call);
         self.settle(closure::settle(outcome));
         if let Some(unknown) = unknown {
             self.open_outcome(key, asker, unknown);
@@ -124,6 +125,9 @@ impl Mediator {
     }
 
     fn forget_batch(&mut self, run: Option<crate::id::RunId>, batch: BatchId) {
+        for family in self.families.values_mut() {
+            family.remove(&batch);
+        }
         if let Some(run) = run
             && let Some(owner) = self.runs.get_mut(&run)
         {

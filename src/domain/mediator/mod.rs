@@ -27,6 +27,7 @@ use crate::gate::policy::Policy;
 use crate::id::{BatchId, CallId, Epoch, QuestionId, RunId};
 use crate::repair::{Mend, Unknown};
 use crate::request::{Asker, Batch};
+use crate::schedule::hold::Hold;
 use crate::schedule::{Board, Ticket};
 use crate::surface::Surface;
 use crate::surface::narrow::Narrowing;
@@ -238,7 +239,11 @@ pub struct Mediator {
     intents: BTreeMap<CallId, Intent>,
     journaled: BTreeMap<CallId, Journaled>,
     running: BTreeMap<CallId, Running>,
+    /// What waits outside the line behind a composite of its batch.
+    hold: Hold,
 
+    /// The composites that run, and the batches that were submitted in the name of each.
+    families: BTreeMap<CallId, BTreeSet<BatchId>>,
     asked: BTreeMap<QuestionId, (BatchId, QuestionKey)>,
     outcomes: BTreeMap<QuestionId, OpenOutcome>,
     timers: BTreeSet<(Tick, CallId)>,
@@ -254,6 +259,8 @@ pub struct Mediator {
     freed: Vec<CallId>,
     /// Batches at the gate of which something was taken out while others were looked at.
     clear_later: Vec<BatchId>,
+    /// Batches of which something may not be held any more.
+    release_later: BTreeSet<BatchId>,
     /// An intent was declared, or the log said something: positions may be had.
     log_moved: bool,
     actions: VecDeque<Action>,
@@ -278,6 +285,8 @@ impl Mediator {
             intents: BTreeMap::new(),
             journaled: BTreeMap::new(),
             running: BTreeMap::new(),
+            hold: Hold::default(),
+            families: BTreeMap::new(),
             asked: BTreeMap::new(),
             outcomes: BTreeMap::new(),
             timers: BTreeSet::new(),
@@ -289,6 +298,7 @@ impl Mediator {
             acts: Vec::new(),
             freed: Vec::new(),
             clear_later: Vec::new(),
+            release_later: BTreeSet::new(),
             log_moved: false,
             actions: VecDeque::new(),
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::closure;
 use crate::event::Event;
-use crate::gate::docket::judge;
+use crate::gate::docket::{Permit, judge};
 use crate::gate::policy::Policy;
 use crate::id::{BatchId, CallId, Epoch, RunId};
 use crate::request::why::Why;
@@ -168,7 +168,33 @@ impl Mediator {
             requests.into_iter().for_each(|request| self.end_unstarted(request.refuse(why.clone())));
             return;
         }
+        let requests = self.of_family(run, batch, requests);
         self.judge(run, batch, requests);
+    }
+
+    /// A wish that is made in the name of another call goes on only while that call runs, is a composite, and its run
+    /// is this one or an ancestor of it.
+    fn of_family(&mut self, run: RunId, batch: BatchId, requests: Vec<Request>) -> Vec<Request> {
+        let mut taken = Vec::with_capacity(requests.len());
+        for request in requests {
+            match request.wish().parent {
+                None => taken.push(request),
+                Some(parent) if self.acts_for(run, parent) => {
+                    if let Some(family) = self.families.get_mut(&parent) {
+                        family.insert(batch);
+                    }
+                    taken.push(request);
+                }
+                Some(parent) => self.end_unstarted(request.refuse(Why::ParentEnded { parent })),
+            }
+        }
+        taken
+    }
+
+    fn acts_for(&self, run: RunId, parent: CallId) -> bool {
+        let runs = self.running.get(&parent).is_some_and(|running| running.stop.is_none());
+        let mut line = std::iter::successors(Some(run), |run| self.runs.get(run).and_then(|run| run.parent));
+        runs && self.families.contains_key(&parent) && line.any(|one| one == parent.run)
     }
 
     fn judge(&mut self, run: RunId, batch: BatchId, requests: Vec<Request>) {
@@ -211,11 +237,11 @@ impl Mediator {
             Err(docket) => {
                 self.dockets.insert(batch, docket);
             }
-            Ok(permits) => permits.into_iter().for_each(|permit| self.admit(permit)),
+            Ok(permits) => permits.into_iter().for_each(|permit| self.permit(permit)),
         }
     }
 
-    fn admit(&mut self, permit: crate::gate::docket::Permit) {
+    fn permit(&mut self, permit: Permit) {
         let call = permit.id();
         let (decision, nature) = (permit.decision(), permit.nature());
         self.record(Event::Permitted {
@@ -230,6 +256,22 @@ impl Mediator {
             let nature = Arc::clone(nature);
             self.supersede(&nature, call);
         }
+        match self.hold.pass(permit) {
+            Err(refusal) => self.end_unstarted(refusal),
+            Ok(None) => {}
+            Ok(Some(permit)) => self.admit(permit),
+        }
+    }
+
+    /// Lets what a composite held go to the line.
+    pub(super) fn release(&mut self, batch: BatchId) {
+        for permit in self.hold.release(batch) {
+            self.admit(permit);
+        }
+    }
+
+    fn admit(&mut self, permit: Permit) {
+        let call = permit.id();
         match self.board.admit(permit) {
             Err(refusal) => self.end_unstarted(refusal),
             Ok(ticket) => {
@@ -241,7 +283,8 @@ impl Mediator {
 
     /// What was wished for before an emergency, and touches the same things, must not come after it.
     fn supersede(&mut self, protective: &crate::surface::nature::Nature, by: CallId) {
-        for call in self.board.superseded_by(protective) {
+        let outside = self.hold.superseded_by(protective, by);
+        for call in self.board.superseded_by(protective).into_iter().chain(outside) {
             self.bar(call, &Why::Superseded { by });
         }
         let held: Vec<BatchId> = self.dockets.keys().copied().collect();
@@ -263,6 +306,8 @@ impl Mediator {
             intent.refuse(why.clone())
         } else if let Some(journaled) = self.journaled.remove(&call) {
             journaled.refuse(why.clone())
+        } else if let Some(permit) = self.hold.take(call) {
+            permit.refuse(why.clone())
         } else {
             return;
         };
@@ -282,7 +327,8 @@ impl Mediator {
             .iter()
             .map(|(call, ticket)| (*call, ticket.protective()))
             .chain(self.intents.iter().map(|(call, intent)| (*call, intent.protective())))
-            .chain(self.journaled.iter().map(|(call, journaled)| (*call, journaled.protective())));
+            .chain(self.journaled.iter().map(|(call, journaled)| (*call, journaled.protective())))
+            .chain(self.hold.of_batch(batch));
         let barred: Vec<CallId> = waiting
             .filter(|(call, protective)| call.batch == batch && !(*protective && spared == Spared::Protective))
             .map(|(call, _)| call)
@@ -319,15 +365,30 @@ impl Mediator {
         running.stop = Some(cause);
         self.record(Event::StopAsked { call });
         self.acts.push(Action::Stop { call });
+        self.cancel_family(call);
+    }
+
+    /// Nobody waits for what was wished for in the name of this call any more.
+    pub(super) fn cancel_family(&mut self, call: CallId) {
+        for batch in self.families.get(&call).cloned().unwrap_or_default() {
+            self.cancel(batch);
+        }
     }
 
     /// Settles a call that will not start, and lets those behind it step up.
     pub(super) fn end_unstarted(&mut self, refusal: crate::request::Refusal) {
         let call = refusal.request().call();
         self.journal.forget(call);
+        self.leave(call);
+        self.settle(closure::refuse(refusal));
+    }
+
+    /// A call has ended, or will not start: what waited for that may go on.
+    pub(super) fn leave(&mut self, call: CallId) {
         let freed = self.board.leave(call);
         self.freed.extend(freed);
-        self.settle(closure::refuse(refusal));
+        self.hold.ended(call);
+        self.release_later.insert(call.batch);
     }
 }
 

@@ -1,5 +1,6 @@
 //! From a ticket to a running call: declare, journal, take the turn, start.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::effect::Intent;
@@ -8,6 +9,7 @@ use crate::event::Event;
 use crate::id::{BatchId, CallId};
 use crate::request::why::Why;
 use crate::schedule::NoTurn;
+use crate::surface::nature::Class;
 
 use super::{Action, Mediator, Running};
 
@@ -54,11 +56,13 @@ impl Mediator {
         loop {
             let held = std::mem::take(&mut self.clear_later);
             let freed = std::mem::take(&mut self.freed);
+            let released = std::mem::take(&mut self.release_later);
             let up = self.board.next_up();
-            if held.is_empty() && freed.is_empty() && up.is_empty() && !self.log_moved {
+            if held.is_empty() && freed.is_empty() && released.is_empty() && up.is_empty() && !self.log_moved {
                 return;
             }
             held.into_iter().for_each(|batch| self.clear(batch));
+            released.into_iter().for_each(|batch| self.release(batch));
             up.into_iter().for_each(|call| self.declare(call));
             if std::mem::take(&mut self.log_moved) {
                 self.journal_intents();
@@ -146,9 +150,16 @@ impl Mediator {
                 {
                     pending.ran = true;
                 }
+                let composite = claim.nature().class == Class::Composite;
                 self.running.insert(call, Running { claim, until, stop: None });
                 self.record(Event::Started { call });
                 self.acts.push(Action::Start(order));
+                if composite {
+                    // Its own wishes must not wait for what waits for it: it holds nothing while it runs.
+                    self.families.insert(call, BTreeSet::new());
+                    let freed = self.board.leave(call);
+                    self.freed.extend(freed);
+                }
             }
         }
     }

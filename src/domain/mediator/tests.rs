@@ -314,3 +314,120 @@ fn what_the_last_life_left_open_is_settled_and_asked_about_under_its_old_number(
     ]));
     assert_eq!(told, ["record now settled asked settled", "ask q7 outcome", "ask q6 outcome"]);
 }
+
+/// A wish in the name of another call.
+fn for_parent(verb: &str, parent: CallId) -> Batch {
+    Batch::new(vec![crate::request::Wish { parent: Some(parent), ..sample::wish(verb) }]).unwrap()
+}
+
+fn ask_for(bench: &mut Bench, batch: u64, verb: &str, parent: CallId) -> Vec<String> {
+    bench.step(Input::Submit { run: sample::run(), batch: BatchId(batch), wishes: for_parent(verb, parent) })
+}
+
+#[test]
+fn a_parent_that_waits_for_its_child_holds_nothing_and_what_comes_after_it_waits_outside_the_line() {
+    let mut bench = Bench::new(Via::Cli);
+    // The composite has a key; the write behind it has the same, and so has the child.
+    let first = bench.submit(1, &["family:a", "write:a", "look"]);
+    assert_eq!(
+        first,
+        ["record requested requested requested permitted queued permitted permitted intent started", "start 0"]
+    );
+    let child = ask_for(&mut bench, 2, "write:a", sample::id(1, 0));
+    assert_eq!(child, ["record now requested permitted queued intent"]);
+    assert_eq!(bench.commit(), ["record started", "start 0"]);
+    bench.end(2, 0, done());
+    assert_eq!(bench.commit(), ["reply 2 done:-+"]);
+    // Its end lets go what it held, in call order.
+    assert_eq!(bench.end(1, 0, done()), ["record now outcome settled queued queued intent intent started", "start 2"]);
+    assert_eq!(bench.commit(), ["record started", "start 1"]);
+    bench.end(1, 2, done());
+    bench.end(1, 1, done());
+    assert_eq!(bench.commit(), ["reply 1 done:-+ done:-+ done:-+"]);
+    assert!(bench.mediator.is_idle());
+}
+
+#[test]
+fn the_end_or_the_stop_of_a_composite_cancels_what_was_wished_for_in_its_name() {
+    for stop in [false, true] {
+        let mut bench = Bench::new(Via::Cli);
+        bench.submit(1, &["family"]);
+        ask_for(&mut bench, 2, "lane:1", sample::id(1, 0));
+        ask_for(&mut bench, 3, "lane:1", sample::id(1, 0));
+        bench.commit();
+        let told = if stop {
+            bench.step(Input::Cancel { batch: BatchId(1) })
+        } else {
+            bench.end(1, 0, Report::Lost(Loss::Panicked("boom".into())))
+        };
+        assert!(told.contains(&"stop 0".to_owned()), "{told:?}");
+        // One that ran was asked to stop, one that waited is not started, and nothing more is taken.
+        assert!(bench.commit().contains(&"reply 3 not_started:cancelled+".to_owned()));
+        let late = ask_for(&mut bench, 4, "look", sample::id(1, 0));
+        assert_eq!(late, ["record requested settled", "reply 4 not_started:parent_ended"]);
+        bench.end(2, 0, done());
+        assert_eq!(bench.commit(), ["reply 2 done:-+"]);
+    }
+}
+
+#[test]
+fn only_a_composite_that_runs_makes_wishes_and_only_in_its_own_run_and_those_below_it() {
+    let mut bench = Bench::new(Via::Cli);
+    bench.submit(1, &["look", "family"]);
+    for parent in [sample::id(1, 0), sample::id(1, 1), sample::id(9, 9)] {
+        let told = ask_for(&mut bench, 10 + u64::from(parent.position) + parent.batch.0, "look", parent);
+        assert_eq!(told[1].split(' ').next_back(), Some("not_started:parent_ended"), "{parent}");
+    }
+    bench.end(1, 0, done());
+    let child = RunId::new(1, 2);
+    let below = Opening {
+        run: child,
+        parent: Some(sample::run()),
+        narrowing: Narrowing::default(),
+        surface: sample::surface(),
+        policy: sample::policy(Via::Agent),
+    };
+    bench.step(Input::Open(Box::new(below)));
+    let beside = Opening {
+        run: RunId::new(1, 3),
+        parent: None,
+        surface: sample::surface(),
+        narrowing: Narrowing::default(),
+        policy: sample::policy(Via::Agent),
+    };
+    bench.step(Input::Open(Box::new(beside)));
+    for (batch, run, last) in [(30, child, "start 0"), (31, RunId::new(1, 3), "reply 31 not_started:parent_ended")] {
+        let wishes = for_parent("look", sample::id(1, 1));
+        let told = bench.step(Input::Submit { run, batch: BatchId(batch), wishes });
+        assert_eq!(told.last().unwrap(), last);
+    }
+}
+
+#[test]
+fn what_a_composite_holds_is_voided_with_its_batch_and_by_an_emergency() {
+    let mut bench = Bench::new(Via::Cli);
+    bench.submit(1, &["family", "write:a", "write:b"]);
+    let stop = bench.submit(2, &["stop:a"]);
+    assert_eq!(stop, ["record now requested permitted settled queued intent"]);
+    let cancelled = bench.step(Input::Cancel { batch: BatchId(1) });
+    assert_eq!(cancelled[0], "record settled stop_asked");
+    bench.end(1, 0, done());
+    assert!(bench.mediator.running().count() <= 1);
+    // A protective action of the same batch is not held.
+    let mut bench = Bench::new(Via::Cli);
+    bench.submit(1, &["family:a", "stop:a"]);
+    assert_eq!(bench.commit(), ["record started", "start 1"]);
+}
+
+#[test]
+fn composites_under_way_are_bounded() {
+    let mut bench = Bench::new(Via::Cli);
+    let max = crate::schedule::hold::COMPOSITES_MAX as u64;
+    for batch in 1..=max {
+        assert_eq!(bench.submit(batch, &["family"]).last().unwrap(), "start 0");
+    }
+    let refused = bench.submit(max + 1, &["family", "look"]);
+    assert_eq!(refused.last().unwrap(), "start 1");
+    bench.end(max + 1, 1, done());
+    assert_eq!(bench.submit(max + 2, &["look"]).last().unwrap(), "start 0");
+}

@@ -131,6 +131,11 @@ pub enum Why {
         /// How many may stay open.
         limit: usize,
     },
+    /// The call on whose behalf it was wished for does not run (any more), or may not make wishes.
+    ParentEnded {
+        /// The call.
+        parent: CallId,
+    },
     /// The run is not open, or its batch number was used before.
     NoSuchRun,
     /// The daemon ended before the call started.
@@ -158,6 +163,7 @@ impl Why {
             Why::Superseded { .. } => "superseded",
             Why::NoEvidence => "no_evidence",
             Why::UnresolvedLimit { .. } => "unresolved_limit",
+            Why::ParentEnded { .. } => "parent_ended",
             Why::NoSuchRun => "no_such_run",
             Why::Interrupted => "interrupted",
         }
@@ -183,6 +189,7 @@ impl Why {
             | Why::Superseded { .. }
             | Why::NoEvidence
             | Why::UnresolvedLimit { .. }
+            | Why::ParentEnded { .. }
             | Why::NoSuchRun
             | Why::Interrupted => false,
         }
@@ -227,6 +234,7 @@ impl Why {
             Why::UnresolvedLimit { limit } => {
                 format!("{limit} effects have an unknown outcome; settle some of them first (ask list)")
             }
+            Why::ParentEnded { parent } => format!("call {parent}, for which this was wished, does not run any more"),
             Why::NoSuchRun => "the run is not open".to_owned(),
             Why::Interrupted => "the daemon ended before the call started".to_owned(),
         }
@@ -258,6 +266,7 @@ impl Why {
             Why::Superseded { by } => format!("保护性动作 {by} 优先执行，本调用作废"),
             Why::NoEvidence => "证据日志无法写入，因此没有启动任何动作".to_owned(),
             Why::UnresolvedLimit { limit } => format!("已有 {limit} 个结果未知的动作，请先处理（ask list）"),
+            Why::ParentEnded { parent } => format!("发起本调用的调用 {parent} 已不在运行"),
             Why::NoSuchRun => "该运行未打开".to_owned(),
             Why::Interrupted => "守护进程在调用开始前结束".to_owned(),
         }

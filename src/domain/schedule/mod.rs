@@ -3,7 +3,10 @@
 //! The board keeps a small [`Place`] per call and never looks into a passport. A [`Ticket`] says where in line a call
 //! stands; a [`Turn`] says "now", and is given only while the run's policy is the one that permitted the call. All
 //! waiting is for calls that were admitted earlier, or (for what waits when a protective action cuts in) for one that
-//! itself waits for started calls only: no circle can form.
+//! itself waits for started calls only: no circle can form. A composite call leaves the line when it starts, so that
+//! its own wishes wait for nothing that waits for it; what comes after it in its batch waits outside ([`hold`]).
+
+pub mod hold;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -35,6 +38,20 @@ pub struct Place {
     pub protective: bool,
 }
 
+impl Place {
+    /// The place of a permitted call.
+    #[must_use]
+    pub fn of(permit: &Permit) -> Place {
+        let nature = permit.nature();
+        Place {
+            call: permit.id(),
+            class: nature.class.clone(),
+            keys: nature.keys.clone(),
+            protective: permit.protective(),
+        }
+    }
+}
+
 /// The law of order: `later` may not start before `earlier` has ended.
 ///
 /// Lane, overlap of keys, and the barrier in the batch. Nothing else orders two calls.
@@ -44,9 +61,10 @@ pub fn must_follow(earlier: &Place, later: &Place) -> bool {
         return true;
     }
     let one_batch = |one: BatchId, two: BatchId| one == two;
-    one_batch(earlier.call.batch, later.call.batch)
-        && !later.protective
-        && (earlier.class == Class::Exclusive || later.class == Class::Exclusive)
+    let alone = earlier.class == Class::Exclusive || later.class == Class::Exclusive;
+    // Nobody knows yet what a composite will touch, so it keeps its place in the order of its batch.
+    let composites = usize::from(earlier.class == Class::Composite) + usize::from(later.class == Class::Composite);
+    one_batch(earlier.call.batch, later.call.batch) && !later.protective && (alone || composites == 1)
 }
 
 /// One lane, or keys that overlap.
@@ -54,7 +72,7 @@ fn interferes(one: &Place, two: &Place) -> bool {
     let one_lane = match (&one.class, &two.class) {
         (Class::Queue(one), Class::Queue(two)) => one == two,
         (Class::Background, Class::Background) => true,
-        (Class::Safe | Class::Queue(_) | Class::Exclusive | Class::Background, _) => false,
+        (Class::Safe | Class::Queue(_) | Class::Exclusive | Class::Background | Class::Composite, _) => false,
     };
     one_lane || one.keys.interfere(&two.keys)
 }
@@ -167,15 +185,8 @@ impl Board {
         if self.spots.len() >= limit {
             return Err(permit.refuse(Why::Busy { limit: LIVE_CALLS_MAX }));
         }
-        let nature = permit.nature();
-        let place = Place {
-            call: permit.id(),
-            class: nature.class.clone(),
-            keys: nature.keys.clone(),
-            protective: permit.protective(),
-        };
         let mut spot = Spot {
-            place,
+            place: Place::of(&permit),
             epoch: permit.epoch(),
             started: false,
             announced: false,
@@ -334,7 +345,7 @@ mod tests {
     #[test]
     fn lanes_keys_and_barriers_order_and_nothing_else_does() {
         type Waves = Vec<Vec<(u64, u32)>>;
-        let table: [(&[&[&str]], Waves); 9] = [
+        let table: [(&[&[&str]], Waves); 12] = [
             (&[&["look", "look", "lane:1", "lane:2"]], vec![vec![(1, 0), (1, 1), (1, 2), (1, 3)]]),
             (&[&["lane:1", "lane:1", "look"]], vec![vec![(1, 0), (1, 2)], vec![(1, 1)]]),
             (&[&["write:a", "read:a", "write:a"]], vec![vec![(1, 0)], vec![(1, 1)], vec![(1, 2)]]),
@@ -345,6 +356,10 @@ mod tests {
             // A barrier is one in its batch; a lane and a key are for everybody.
             (&[&["alone"], &["look", "lane:1"], &["lane:1"]], vec![vec![(1, 0), (2, 0), (2, 1)], vec![(3, 0)]]),
             (&[&["write:a"], &["write:a"]], vec![vec![(1, 0)], vec![(2, 0)]]),
+            // A composite keeps its place in the order of its batch; two of them run beside one another.
+            (&[&["look", "family", "look"]], vec![vec![(1, 0)], vec![(1, 1)], vec![(1, 2)]]),
+            (&[&["family", "family"], &["look"]], vec![vec![(1, 0), (1, 1), (2, 0)]]),
+            (&[&["family:a", "family:a", "family"]], vec![vec![(1, 0), (1, 2)], vec![(1, 1)]]),
         ];
         for (batches, want) in table {
             assert_eq!(waves(batches), want, "{batches:?}");

@@ -20,6 +20,10 @@ pub enum Class {
     Exclusive,
     /// Gives its receipt at the handshake; handshakes follow one another.
     Background,
+    /// Acts only by wishes of its own, made in its name (a subagent, a workflow's commit). What stands before it in its
+    /// batch has ended when it starts, what stands after it waits for its end; composites of one batch run beside one
+    /// another unless their keys overlap. While it runs it holds no key, no lane and no barrier.
+    Composite,
 }
 
 impl Class {
@@ -31,6 +35,7 @@ impl Class {
             Class::Queue(_) => "queue",
             Class::Exclusive => "exclusive",
             Class::Background => "background",
+            Class::Composite => "composite",
         }
     }
 }

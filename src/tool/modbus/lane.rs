@@ -10,6 +10,7 @@ use interlock_domain::device::table::Bus;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
+use super::guard::Guard;
 use super::wire::{Trouble, Wire};
 use super::{Ended, Job};
 
@@ -52,10 +53,11 @@ pub(super) async fn run(bus: Bus, mut urgent: mpsc::Receiver<Job>, mut inbox: mp
             answer(job, Ended { answers: Vec::new(), trouble: Some(Trouble::NotSent { code: "bus_busy", text }) });
             continue;
         }
-        let steps = job.steps.clone();
+        let mut job = job;
+        let (guard, steps) = (job.guard.take(), job.steps.clone());
         let bus = state.bus.clone();
         // A task of its own, so that a panic of a decoder ends one job and not the lane.
-        let (back, ended) = match tokio::spawn(async move { state.carry_out(&steps).await }).await {
+        let (back, ended) = match tokio::spawn(async move { state.carry_out(guard, &steps).await }).await {
             Ok((state, ended)) => (state, ended),
             Err(crash) => {
                 let trouble =
@@ -103,7 +105,17 @@ struct State {
 }
 
 impl State {
-    async fn carry_out(mut self, steps: &[Step]) -> (State, Ended) {
+    async fn carry_out(mut self, guard: Option<Guard>, steps: &[Step]) -> (State, Ended) {
+        if let Some(mut guard) = guard {
+            for span in guard.own() {
+                let answer = self.step(&Step::Read(span.clone())).await;
+                guard.take(&span, answer);
+            }
+            if let Err(breach) = guard.judge() {
+                let trouble = Trouble::NotSent { code: breach.code, text: breach.text };
+                return (self, Ended { answers: Vec::new(), trouble: Some(trouble) });
+            }
+        }
         let mut answers = Vec::with_capacity(steps.len());
         for step in steps {
             match self.step(step).await {

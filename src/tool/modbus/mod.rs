@@ -7,6 +7,7 @@
 //! Writes are not read back: many registers cannot be, or hold something else by then. The device's answer repeats
 //! address and value, and that echo is held against what was sent.
 
+mod guard;
 mod lane;
 mod wire;
 
@@ -36,6 +37,8 @@ pub struct Ended {
 }
 
 struct Job {
+    /// What must be read to be so before the first step.
+    guard: Option<guard::Guard>,
     steps: Vec<Step>,
     protective: bool,
     since: Instant,
@@ -71,21 +74,26 @@ impl Buses {
     /// Carries a plan out and waits for its end. Dropped before its first step began, it never begins; dropped later,
     /// the step in hand ends and its answer is lost.
     pub async fn carry_out(&self, plan: &Plan) -> Ended {
+        let guard = if plan.guard.is_empty() { None } else { Some(guard::Guard::prepare(self, plan).await) };
+        self.queue(&plan.bus, plan.protective, plan.steps.clone(), guard).await
+    }
+
+    async fn queue(&self, bus: &str, protective: bool, steps: Vec<Step>, guard: Option<guard::Guard>) -> Ended {
         let refused =
             |code, text: String| Ended { answers: Vec::new(), trouble: Some(Trouble::NotSent { code, text }) };
-        let Some(lane) = self.lanes.get(&plan.bus) else {
-            return refused("no_such_bus", format!("there is no bus named {}", plan.bus));
+        let Some(lane) = self.lanes.get(bus) else {
+            return refused("no_such_bus", format!("there is no bus named {bus}"));
         };
         let (reply, ended) = oneshot::channel();
-        let job = Job { steps: plan.steps.clone(), protective: plan.protective, since: Instant::now(), reply };
-        let sender = if plan.protective { &lane.urgent } else { &lane.inbox };
+        let job = Job { guard, steps, protective, since: Instant::now(), reply };
+        let sender = if protective { &lane.urgent } else { &lane.inbox };
         match sender.try_send(job) {
             Ok(()) => {}
             Err(mpsc::error::TrySendError::Full(_)) => {
-                return refused("bus_busy", format!("bus {} has as many requests as it can take", plan.bus));
+                return refused("bus_busy", format!("bus {bus} has as many requests as it can take"));
             }
             Err(mpsc::error::TrySendError::Closed(_)) => {
-                return refused("bus_stopped", format!("bus {} was stopped", plan.bus));
+                return refused("bus_stopped", format!("bus {bus} was stopped"));
             }
         }
         ended.await.unwrap_or_else(|_| Ended { answers: Vec::new(), trouble: Some(Trouble::Stopped) })

@@ -2,6 +2,7 @@
 mod agents;
 mod commands;
 mod crash;
+mod interlocks;
 mod manners;
 mod proxy;
 mod voice;
