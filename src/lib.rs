@@ -33,13 +33,13 @@
 //!   naming only what stands before it; `device` (points, codec, plans), `command` (understanding), `liveness`.
 //! - [`boot`]: the only place that constructs everything, and the only start and stop order.
 //! - [`engine`]: `mediator` carries the machine's actions out, `listener` owns the active commands and the short
-//!   dialogues, `supervisor` watches our threads, `tasks` turns its notices into evidence and alarms, `own` runs the
+//!   dialogues, `learner` what was learned and its versions, `supervisor` watches our threads, `tasks` turns its notices into evidence and alarms, `own` runs the
 //!   tools that act on the daemon itself, `keeper` owns `state.db`, `watch` supervises what is not ours.
 //! - [`store`]: the evidence log (one writer, group commit, hash chain, signed head), its readers, and the state.
 //! - [`record`]: the one written form of an event: disk, command line and MCP share it.
 //! - [`tool`]: runs an order: device (Modbus), files, shell, HTTP.
 //! - [`sys`]: what only the kernel can say or do; `unsafe` lives here.
-//! - [`control`]: the Unix socket. [`agents`] and [`mcp`]: MCP in both eras. [`cli`]: verbs, hints, exit codes.
+//! - [`control`]: the Unix socket. [`wyoming`]: voice front ends. [`agents`] and [`mcp`]: MCP in both eras. [`cli`]: verbs, hints, exit codes.
 //! - [`config`]: TOML into checked settings, unknown keys refused. [`plant`]: the embedded simulator.
 //! - [`mod@bench`]: the figures of `interlock bench`.
 //!
@@ -81,6 +81,7 @@ pub mod cli;
 pub mod config;
 pub mod control;
 pub mod engine;
+pub mod infer;
 pub mod mcp;
 pub mod plant;
 pub mod provider;
@@ -88,3 +89,4 @@ pub mod record;
 pub mod store;
 pub mod sys;
 pub mod tool;
+pub mod wyoming;

@@ -6,4 +6,5 @@ pub mod gate;
 pub mod liveness;
 pub mod match_bench;
 pub mod mcp;
+pub mod normalize;
 pub mod startup;

@@ -4,18 +4,20 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use interlock_domain::device::table::Devices;
-use interlock_domain::device::table::{READ, WRITE};
+use interlock_domain::device::read_back::holds_what_was_written;
+use interlock_domain::device::table::{Device, Devices, Does, READ, WRITE};
 use interlock_domain::id::ToolName;
 use interlock_domain::risk::Risk;
+use interlock_domain::surface::contract::{Contract, Effect, OutcomeBy};
 use interlock_domain::surface::device::{ActionFacts, DeviceFacts, DeviceTable};
+use interlock_domain::surface::promise::Promise;
 use interlock_domain::surface::tool::{Annotations, BadTool, Definition, Kind, Text, Tool};
 
 use super::{BootError, Places};
 use crate::config::Config;
 use crate::engine::handle::Grounds;
 use crate::engine::mediator::{Settings, own_paths};
-use crate::engine::own;
+use crate::engine::{agent, own};
 use crate::tool::device::{DeviceTool, EVERY};
 use crate::tool::{About, Tools, device, files, http, shell};
 
@@ -54,11 +56,11 @@ pub(super) fn tools(
 }
 
 /// The tools of our own that every run sees.
-pub(super) fn base(devices: &Devices) -> Result<Vec<Arc<Tool>>, BootError> {
-    make(devices).map_err(|error| BootError::Other(anyhow::Error::new(error)))
+pub(super) fn base(devices: &Devices, promises: &[Promise]) -> Result<Vec<Arc<Tool>>, BootError> {
+    make(devices, promises).map_err(|error| BootError::Other(anyhow::Error::new(error)))
 }
 
-fn make(devices: &Devices) -> Result<Vec<Arc<Tool>>, BadTool> {
+fn make(devices: &Devices, promises: &[Promise]) -> Result<Vec<Arc<Tool>>, BadTool> {
     let table = Arc::new(table(devices));
     let hints = |read_only, destructive, idempotent, open_world| Annotations {
         read_only: Some(read_only),
@@ -74,7 +76,8 @@ fn make(devices: &Devices) -> Result<Vec<Arc<Tool>>, BadTool> {
         tool(&http::HTTP, Kind::Http, hints(false, true, false, true))?,
     ];
     tools.extend(own::tools(table)?);
-    Ok(tools.into_iter().map(Arc::new).collect())
+    tools.push(agent::child::tool()?);
+    Ok(tools.into_iter().map(|tool| Arc::new(tool.promised(promises))).collect())
 }
 
 fn tool(about: &About, kind: Kind, annotations: Annotations) -> Result<Tool, BadTool> {
@@ -109,8 +112,14 @@ fn table(devices: &Devices) -> DeviceTable {
         for action in device.actions.values() {
             actions.insert(action.name.clone(), facts(action.risk, action.protective));
         }
-        let facts =
-            DeviceFacts { kind: device.kind.clone(), zone: device.zone.clone(), bus: device.bus.clone(), actions };
+        let facts = DeviceFacts {
+            kind: device.kind.clone(),
+            zone: device.zone.clone(),
+            bus: device.bus.clone(),
+            ranges: device.points.iter().filter_map(|(name, point)| Some((name.clone(), point.range?))).collect(),
+            actions,
+            contracts: contracts(devices, device),
+        };
         table.insert(device.name.clone(), facts);
     }
     let list = ActionFacts { risk: Risk::Read, protective: false };
@@ -120,10 +129,36 @@ fn table(devices: &Devices) -> DeviceTable {
             kind: String::new(),
             zone: None,
             bus: EVERY.to_owned(),
+            ranges: BTreeMap::new(),
             actions: BTreeMap::from([("list".to_owned(), list)]),
+            contracts: BTreeMap::new(),
         },
     );
     DeviceTable(table)
+}
+
+/// What is true of writing to a device. A register that holds what was written can be read back, and the same value again
+/// adds nothing; a press can not and does.
+fn contracts(devices: &Devices, device: &Device) -> BTreeMap<String, Arc<Contract>> {
+    let contract = |op_kind: String, holds: bool, effect: Effect| {
+        let outcome = if holds { OutcomeBy::Query } else { OutcomeBy::None };
+        Arc::new(Contract { outcome, idempotent: holds, effect, ..Contract::weakest(&op_kind) })
+    };
+    let mut all = BTreeMap::new();
+    for point in device.points.values().filter(|point| point.writable) {
+        let holds = holds_what_was_written(point);
+        all.insert(format!("{WRITE}/{}", point.name), contract("device.write".to_owned(), holds, Effect::Irreversible));
+    }
+    for action in device.actions.values().filter(|action| matches!(action.does, Does::Writes(_))) {
+        let effect = action.inverse.as_ref().map_or(Effect::Irreversible, |inverse| Effect::Reversible {
+            inverse: format!("device.{}", inverse.action),
+            precondition: Some(inverse.when.clone()),
+            window: inverse.window,
+        });
+        let holds = devices.leaves_a_state(device, &action.does);
+        all.insert(action.name.clone(), contract(format!("device.{}", action.name), holds, effect));
+    }
+    all
 }
 
 /// What a configuration says about runs.
@@ -136,6 +171,7 @@ pub(super) fn settings(config: &Config, places: &Places) -> Settings {
         confirm_protective: config.confirm_protective,
         own_paths: own_paths(own(config, places)),
         own_secrets: own_paths([places.state.join("keys")]),
+        breaker: config.breaker,
     }
 }
 
@@ -146,6 +182,7 @@ fn own(config: &Config, places: &Places) -> Vec<PathBuf> {
     let mut paths: Vec<PathBuf> = of_state.iter().map(|name| places.state.join(name)).collect();
     paths.extend(config.file.clone());
     paths.extend(config.command_files.iter().cloned());
+    paths.extend(config.policy_files.iter().cloned());
     paths.push(places.socket.clone());
     paths
 }

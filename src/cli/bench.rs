@@ -22,6 +22,7 @@ pub(super) fn bench(args: &BenchArgs, out: &Out) -> Result<(), CliError> {
         BenchName::Effects => bench::effects::run(args.long).map_err(failed)?,
         BenchName::Mcp => bench::mcp::run(&Scratch::new()?.0).map_err(failed)?,
         BenchName::McpServer => return bench::mcp::server().map_err(failed),
+        BenchName::Normalize => bench::normalize::run(),
         BenchName::Startup => bench::startup::run(&Scratch::new()?.0).map_err(failed)?,
     };
     if args.json {

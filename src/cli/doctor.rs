@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 use super::args::{DoctorArgs, Lang};
+use super::doctor_model::{self, ModelFacts};
 use super::error::{CliError, Exit};
 use super::out::Out;
 use super::places;
@@ -28,9 +29,6 @@ const FORGETFUL: &[&str] = &["tmpfs", "ramfs", "overlay"];
 
 /// File systems on which SQLite's write-ahead log does not work: it needs shared memory with locks.
 const REMOTE: &[&str] = &["nfs", "nfs4", "cifs", "smb3", "9p", "fuse.sshfs", "ceph"];
-
-/// Where ONNX Runtime is looked for after `ORT_DYLIB_PATH` and beside the program.
-const RUNTIME_PLACES: &[&str] = &["/usr/lib/interlock", "target/onnxruntime"];
 
 /// What a CPU line of `/proc/cpuinfo` says on a Phytium core.
 const PHYTIUM_IMPLEMENTER: &str = "0x70";
@@ -139,8 +137,8 @@ pub struct Facts {
     pub service_watchdog: bool,
     /// The version of SQLite in this build.
     pub sqlite: String,
-    /// The ONNX Runtime library that would be loaded.
-    pub onnx_runtime: Option<PathBuf>,
+    /// The model and what runs it.
+    pub model: ModelFacts,
     /// Where the daemon's socket is or would be.
     pub socket: PathBuf,
     /// The socket is there.
@@ -193,7 +191,7 @@ pub fn examine(state: &Path, socket: &Path, sqlite: &str) -> Facts {
         watchdog: hardware_watchdog(),
         service_watchdog: env::var_os("WATCHDOG_USEC").is_some(),
         sqlite: sqlite.to_owned(),
-        onnx_runtime: onnx_runtime(),
+        model: doctor_model::examine(),
         socket: socket.to_owned(),
         socket_exists: socket.exists(),
         is_root: numbers(&status, "Uid:").get(1) == Some(&0),
@@ -255,20 +253,6 @@ fn hardware_watchdog() -> Option<(String, String)> {
     })
 }
 
-fn onnx_runtime() -> Option<PathBuf> {
-    let named = env::var_os("ORT_DYLIB_PATH").map(PathBuf::from);
-    let beside = || Some(env::current_exe().ok()?.parent()?.join("../lib/interlock"));
-    let places = beside().into_iter().chain(RUNTIME_PLACES.iter().map(PathBuf::from));
-    named.filter(|path| path.is_file()).or_else(|| places.filter_map(|place| library_in(&place)).next())
-}
-
-fn library_in(place: &Path) -> Option<PathBuf> {
-    let files = fs::read_dir(place).ok()?.filter_map(|entry| Some(entry.ok()?.path()));
-    let is_library =
-        |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("libonnxruntime.so"));
-    files.filter(is_library).min()
-}
-
 /// Judges what was seen, a line for each check.
 #[must_use]
 pub fn lines(facts: &Facts) -> Vec<Line> {
@@ -282,17 +266,17 @@ pub fn lines(facts: &Facts) -> Vec<Line> {
         user(facts),
         socket(facts),
         network(&facts.loopback),
-        runtime(facts.onnx_runtime.as_deref()),
+        doctor_model::model_line(&facts.model),
         npu(facts.npus),
     ]
 }
 
-fn line(check: &'static str, verdict: Verdict, en: impl fmt::Display, zh: impl fmt::Display) -> Line {
+pub(super) fn line(check: &'static str, verdict: Verdict, en: impl fmt::Display, zh: impl fmt::Display) -> Line {
     Line { check, verdict, found: [en.to_string(), zh.to_string()], advice: None }
 }
 
 impl Line {
-    fn advise(mut self, en: impl fmt::Display, zh: impl fmt::Display) -> Line {
+    pub(super) fn advise(mut self, en: impl fmt::Display, zh: impl fmt::Display) -> Line {
         self.advice = Some([en.to_string(), zh.to_string()]);
         self
     }
@@ -521,21 +505,6 @@ fn network(loopback: &Result<(), String>) -> Line {
     }
 }
 
-fn runtime(library: Option<&Path>) -> Line {
-    match library {
-        Some(path) => line(
-            "onnxruntime",
-            Verdict::Note,
-            format_args!("{}; not loaded, model stage off", path.display()),
-            format_args!("{}；未加载，模型阶段关闭", path.display()),
-        ),
-        None => line("onnxruntime", Verdict::Note, "not found; model stage off", "未找到；模型阶段关闭").advise(
-            "clean sentences need none; else name it with ORT_DYLIB_PATH",
-            "规范语句无需模型；否则请用 ORT_DYLIB_PATH 指定",
-        ),
-    }
-}
-
 fn npu(count: usize) -> Line {
     if count == 0 {
         return line(
@@ -548,8 +517,8 @@ fn npu(count: usize) -> Line {
     line(
         "npu",
         Verdict::Note,
-        format_args!("{count} Ascend devices are there; whether inference runs on them is not checked by this version"),
-        format_args!("发现 {count} 个昇腾设备；本版本不检查推理是否在其上运行"),
+        format_args!("{count} Ascend devices are there; the line onnxruntime says whether the model runs on them"),
+        format_args!("发现 {count} 个昇腾设备；模型是否在其上运行见 onnxruntime 一行"),
     )
 }
 
@@ -576,7 +545,7 @@ mod tests {
             watchdog: Some(("SP805".to_owned(), "active".to_owned())),
             service_watchdog: true,
             sqlite: "3.53.0".to_owned(),
-            onnx_runtime: None,
+            model: ModelFacts::NoRuntime,
             socket: "/run/interlock/interlock.sock".into(),
             socket_exists: true,
             is_root: false,
@@ -631,11 +600,6 @@ mod tests {
             "BAD  sqlite       3.51.2 has the WAL-reset bug -> use a build with 3.51.3 or later",
         );
         check("npu", |_| {}, "note npu          no /dev/davinci*: the checks for Ascend cannot run here");
-        check(
-            "onnxruntime",
-            |facts| facts.onnx_runtime = Some("/usr/lib/interlock/libonnxruntime.so.1".into()),
-            "note onnxruntime  /usr/lib/interlock/libonnxruntime.so.1; not loaded, model stage off",
-        );
         check(
             "network",
             |facts| facts.loopback = Err("no such device".to_owned()),

@@ -75,7 +75,7 @@ pub(super) fn evidence(
             if from.json {
                 return out.json(&stats);
             }
-            for key in ["rows", "first", "last", "first_time", "last_time", "segments", "bytes"] {
+            for key in ["rows", "first", "last", "first_time", "last_time", "segments", "bytes", "wal_bytes"] {
                 out.line(&format!("{key:<10} {}", shown(&stats, key)))?;
             }
             for (kind, count) in stats["kinds"].as_object().into_iter().flatten() {

@@ -3,19 +3,26 @@
 //! Nothing is decided here. A verb that talks to the daemon sends its arguments and prints the answer; an offline verb
 //! calls the very code that the daemon runs.
 
+mod agent;
 pub mod args;
 mod ask;
 mod bench;
 mod check;
 mod client;
+mod commands;
 mod device;
 pub mod doctor;
+pub mod doctor_model;
 mod effects;
 pub mod error;
 mod evidence;
 pub mod generate;
+pub mod history;
 mod json_lines;
+mod knowledge;
+mod later;
 mod learn;
+mod learn_describe;
 pub mod learn_propose;
 pub mod match_verb;
 mod mcp;
@@ -26,6 +33,7 @@ mod run;
 mod say;
 mod status;
 mod task;
+mod trace;
 mod watch;
 
 use std::io::IsTerminal;
@@ -66,6 +74,7 @@ fn verb(cli: &Cli, out: &Out) -> Result<ExitCode, CliError> {
         Verb::Watch(args) => return watch::watch(args, out),
         Verb::Run(args) => run::run(args, cli.socket.as_deref()),
         Verb::Say(args) => say::say(args, client()?, out),
+        Verb::Agent(args) => agent::agent(args, client()?, out),
         Verb::Device(verb) => device::device(verb, client()?, out),
         Verb::Match(args) => understand(args),
         Verb::Task(verb) => task::task(verb, client()?, out),
@@ -73,8 +82,12 @@ fn verb(cli: &Cli, out: &Out) -> Result<ExitCode, CliError> {
         Verb::Status(args) => status::status(args, client()?, out),
         Verb::Reload => status::reload(client()?, out),
         Verb::Evidence(verb) => evidence::evidence(verb, client, out),
-        Verb::Learn(verb) => learn::learn(verb),
+        Verb::History(verb) => history::history(verb),
+        Verb::Commands(verb) => commands::commands(verb, out),
+        Verb::Learn(verb) => learn::learn(verb, client, out),
+        Verb::Knowledge(verb) => knowledge::knowledge(verb, out),
         Verb::Policy(verb) => policy::policy(verb),
+        Verb::Trace(args) => trace::trace(args, out),
         Verb::Effects(verb) => effects::effects(verb),
         Verb::Mcp(args) => match &args.verb {
             None => mcp::bridge(client()?),
@@ -95,6 +108,8 @@ fn understand(args: &args::MatchArgs) -> Result<(), CliError> {
     };
     let wanted = match_verb::MatchArgs {
         commands: args.commands.first().cloned(),
+        state: args.state.clone(),
+        model: args.model.clone(),
         stages: (!args.stages.is_empty()).then(|| args.stages.join(",")),
         explain: args.explain,
         json: args.json || !std::io::stdin().is_terminal(),

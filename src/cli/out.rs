@@ -57,6 +57,18 @@ impl Out {
         }
     }
 
+    /// A part of a line.
+    ///
+    /// # Errors
+    /// As [`Out::line`].
+    pub(super) fn piece(&self, text: &str) -> Result<(), CliError> {
+        let mut stdout = std::io::stdout().lock();
+        match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+            Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Err(CliError::silent(Exit::CannotWrite)),
+            written => Ok(written?),
+        }
+    }
+
     /// A line with its first word in bold on a terminal.
     ///
     /// # Errors
@@ -75,6 +87,11 @@ impl Out {
     /// As [`Out::line`].
     pub(super) fn json(&self, value: &Value) -> Result<(), CliError> {
         self.line(&value.to_string())
+    }
+
+    /// A remark on standard error: standard output is for the answer.
+    pub(super) fn note(&self, text: &str) {
+        let _ = writeln!(std::io::stderr().lock(), "note: {text}");
     }
 
     /// `error: …` and `hint: …` on standard error.

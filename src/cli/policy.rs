@@ -24,7 +24,7 @@ pub(super) fn policy(verb: &PolicyVerb) -> Result<(), CliError> {
 fn rules(file: Option<&Path>) -> Result<Vec<Rule>, CliError> {
     match file {
         None => Ok(Vec::new()),
-        Some(path) => Ok(config::load(Some(path))?.rules.all().to_vec()),
+        Some(path) => Ok(config::policy::of_either(path)?),
     }
 }
 

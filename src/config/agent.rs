@@ -8,6 +8,8 @@ use std::ops::{Range, RangeInclusive};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use interlock_domain::agent::profile::{Hook, Profile, When};
+use interlock_domain::block::Provider;
 use interlock_domain::gate::policy::Mode;
 use interlock_domain::surface::narrow::{Allow, NAMES_MAX};
 use serde::Deserialize;
@@ -40,29 +42,6 @@ const PROFILES_MAX: usize = 32;
 /// The longest text of instructions, bytes: it is in every request.
 const INSTRUCTIONS_MAX: usize = 64 * 1024;
 
-/// The dialect that the endpoint speaks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Dialect {
-    /// `POST …/chat/completions` (OpenAI, llama.cpp, vLLM, Ollama and most others).
-    OpenAi,
-    /// `POST …/responses`.
-    OpenAiResponses,
-    /// `POST …/messages`.
-    Anthropic,
-    /// `POST …/models/MODEL:streamGenerateContent`.
-    Gemini,
-}
-
-impl Dialect {
-    /// All of them, by the word that a configuration says.
-    pub const ALL: [(&str, Dialect); 4] = [
-        ("openai", Dialect::OpenAi),
-        ("openai-responses", Dialect::OpenAiResponses),
-        ("anthropic", Dialect::Anthropic),
-        ("gemini", Dialect::Gemini),
-    ];
-}
-
 /// Where the key is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Key {
@@ -74,58 +53,13 @@ pub enum Key {
     File(PathBuf),
 }
 
-/// When a hook runs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum When {
-    /// Before the call is handed in: it may deny it or change its input.
-    Before,
-    /// After the call has ended: it may add to its result, or withhold it.
-    After,
-}
-
-/// A command that looks at calls.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Hook {
-    /// When it runs.
-    pub when: When,
-    /// For which tools.
-    pub tools: Allow,
-    /// The program, absolute, and its arguments.
-    pub command: Vec<String>,
-    /// How long it may take.
-    pub patience: Duration,
-}
-
-/// A kind of subagent.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Profile {
-    /// As the model names it.
-    pub name: String,
-    /// What it is for, told to the model.
-    pub description: String,
-    /// What it is told to be; nothing means what its parent is told.
-    pub instructions: Option<String>,
-    /// The tools that it may have.
-    pub allow: Allow,
-    /// The tools that it may not have.
-    pub deny: BTreeSet<String>,
-    /// Its mode, at most its parent's.
-    pub mode: Option<Mode>,
-    /// Its turns.
-    pub turns_max: Option<u32>,
-    /// It works in a git work tree of its own.
-    pub worktree: bool,
-    /// It begins with what its parent knows, instead of with its task alone.
-    pub fork: bool,
-}
-
 /// The checked table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Agent {
     /// The base address, without the path of the operation.
     pub endpoint: String,
     /// What it speaks.
-    pub dialect: Dialect,
+    pub provider: Provider,
     /// The model's name.
     pub model: String,
     /// Where the key is.
@@ -214,15 +148,12 @@ impl Reader<'_> {
     }
 
     fn agent(&self, written: Written) -> Result<Agent, ConfigError> {
-        let dialect = match &written.kind {
-            None => Dialect::OpenAi,
-            Some(kind) => {
-                let known = Dialect::ALL.into_iter().find(|(word, _)| word == kind.get_ref());
-                known.map(|(_, dialect)| dialect).ok_or_else(|| {
-                    let words = Dialect::ALL.map(|(word, _)| word).join(", ");
-                    self.wrong(kind.span(), "there is no such dialect").hint(format!("one of {words}"))
-                })?
-            }
+        let provider = match &written.kind {
+            None => Provider::Chat,
+            Some(kind) => kind.get_ref().parse().map_err(|_| {
+                let words = Provider::ALL.map(Provider::word).join(", ");
+                self.wrong(kind.span(), "there is no such kind of endpoint").hint(format!("one of {words}"))
+            })?,
         };
         let key = self.key(&written)?;
         self.address(&written.endpoint, &key)?;
@@ -251,7 +182,7 @@ impl Reader<'_> {
         }
         Ok(Agent {
             endpoint: written.endpoint.get_ref().trim_end_matches('/').to_owned(),
-            dialect,
+            provider,
             model: written.model.into_inner(),
             key,
             instructions: self.text_of(written.instructions)?,
@@ -430,7 +361,7 @@ mod tests {
             let agent = read(more).unwrap().unwrap();
             assert!(changed(&agent) && !changed(&plain), "{more}");
         };
-        check("kind = \"gemini\"\n", &|agent| agent.dialect == Dialect::Gemini);
+        check("kind = \"gemini\"\n", &|agent| agent.provider == Provider::Gemini);
         check("key-credential = \"agent-key\"\n", &|agent| agent.key == Key::Credential("agent-key".into()));
         check("key-file = \"/etc/k\"\n", &|agent| agent.key == Key::File("/etc/k".into()));
         check("instructions = \"Be brief.\"\n", &|agent| agent.instructions.as_deref() == Some("Be brief."));
@@ -470,7 +401,7 @@ mod tests {
         let least = |more: &str| format!("{LEAST}{more}");
         check("[agent]\nmodel = \"m\"\n", "endpoint");
         check(&least("api-key = \"sk-1\"\n"), "f.toml:4:1");
-        check(&least("kind = \"cohere\"\n"), "f.toml:4:8: agent.kind: there is no such dialect");
+        check(&least("kind = \"cohere\"\n"), "f.toml:4:8: agent.kind: there is no such kind of endpoint");
         check(&least("max-turns = 0\n"), "agent.max-turns: 0 is outside 1 to 500");
         check(&least("timeout = 0\n"), "outside");
         check(&least("window = 2048\noutput = 2000\n"), "more than half of the window");

@@ -21,6 +21,8 @@
 //!
 //! [device.actions]
 //! start = { writes = [{ point = "run", value = true }] }
+//! jog = { writes = [{ point = "jog", value = true }] }           # jog = { coil = 2, pulse = true }: each write counts
+//! run-up = { writes = [{ point = "run", value = true }], inverse = "stop", inverse-when = "nobody is at the pump" }
 //! set-frequency = { writes = [{ point = "frequency-set" }] }      # without a value: the caller's
 //! status = { reads = ["fault", "pressure"] }
 //!
@@ -40,7 +42,7 @@ use std::time::Duration;
 
 use interlock_domain::device::check::{Place, Refused, Why};
 use interlock_domain::device::point::{ByteOrder, Point, Repr, Table, WordOrder, WriteBy};
-use interlock_domain::device::table::{Action, Bus, Device, Devices, Does, Link, Parity, Write};
+use interlock_domain::device::table::{Action, Bus, Device, Devices, Does, Inverse, Link, Parity, Write};
 use interlock_domain::risk::Risk;
 use serde::Deserialize;
 use toml::Spanned;
@@ -125,6 +127,8 @@ struct PointTable {
     labels: Option<BTreeMap<String, f64>>,
     access: Option<Spanned<String>>,
     write: Option<Spanned<String>>,
+    #[serde(default)]
+    pulse: bool,
     risk: Option<Spanned<String>>,
 }
 
@@ -134,6 +138,9 @@ struct ActionTable {
     risk: Option<Spanned<String>>,
     #[serde(default)]
     protective: bool,
+    inverse: Option<String>,
+    inverse_when: Option<String>,
+    inverse_within_s: Option<u64>,
     writes: Option<Vec<WriteTable>>,
     reads: Option<Vec<String>>,
 }
@@ -351,6 +358,7 @@ impl Source<'_> {
             range: wire.range.map(|[min, max]| (min, max)),
             labels: self.labels(table, name)?,
             writable,
+            pulse: wire.pulse,
             function: self.function(wire.write.as_ref())?,
             risk: self.risk(wire.risk.as_ref())?.unwrap_or(Risk::Operate),
             ..Point::plain(name, place, address, repr)
@@ -401,7 +409,22 @@ impl Source<'_> {
             }
         };
         let risk = self.risk(wire.risk.as_ref())?.unwrap_or(usual);
-        Ok(Action { name: name.clone(), risk, protective: wire.protective, does })
+        let inverse = match (&wire.inverse, &wire.inverse_when, wire.inverse_within_s) {
+            (None, None, None) => None,
+            (Some(action), Some(when), window) => {
+                let window = window.map(Duration::from_secs);
+                Some(Inverse { action: action.clone(), when: when.clone(), window })
+            }
+            (Some(_), None, _) => {
+                return Err(self
+                    .error(table.span(), format!("{device}, action {name}: its inverse has no precondition"))
+                    .hint("say in inverse-when when it may be taken back: inverse-when = \"the belt is empty\""));
+            }
+            (None, ..) => {
+                return Err(self.error(table.span(), format!("{device}, action {name}: inverse-when without inverse")));
+            }
+        };
+        Ok(Action { name: name.clone(), risk, protective: wire.protective, inverse, does })
     }
 
     fn risk(&self, key: Option<&Spanned<String>>) -> Result<Option<Risk>, ConfigError> {

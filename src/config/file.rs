@@ -1,5 +1,6 @@
 //! The file as it is written: names and types only. What the values mean is checked in the module above.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use serde::Deserialize;
@@ -22,9 +23,19 @@ pub(super) struct File {
     #[serde(default)]
     pub(super) liveness: Liveness,
     #[serde(default)]
+    pub(super) evidence: Evidence,
+    #[serde(default)]
     pub(super) commands: Commands,
     #[serde(default)]
+    pub(super) learning: Learning,
+    #[serde(default)]
+    pub(super) wyoming: Wyoming,
+    #[serde(default)]
     pub(super) http: Http,
+    #[serde(default)]
+    pub(super) model: Model,
+    #[serde(default)]
+    pub(super) knowledge: Knowledge,
     /// Read by `config::agent`.
     #[serde(default, rename = "agent")]
     pub(super) _agent: Option<IgnoredAny>,
@@ -33,6 +44,9 @@ pub(super) struct File {
     pub(super) _bus: Option<IgnoredAny>,
     #[serde(default, rename = "device")]
     pub(super) _device: Option<IgnoredAny>,
+    /// Read by `config::contract`.
+    #[serde(default, rename = "contract")]
+    pub(super) _contract: Option<IgnoredAny>,
     /// Read by `config::interlock`.
     #[serde(default, rename = "interlock")]
     pub(super) _interlock: Option<IgnoredAny>,
@@ -42,6 +56,7 @@ pub(super) struct File {
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct Ask {
     pub(super) timeout: Option<Spanned<u64>>,
+    pub(super) dialogue: Option<Spanned<u64>>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -56,11 +71,15 @@ pub(super) struct Policy {
     pub(super) mode: Option<Spanned<String>>,
     pub(super) rule_order: Option<Spanned<String>>,
     #[serde(default)]
-    pub(super) allow: Vec<Spanned<String>>,
+    pub(super) allow: Vec<Spanned<toml::Value>>,
     #[serde(default)]
-    pub(super) ask: Vec<Spanned<String>>,
+    pub(super) ask: Vec<Spanned<toml::Value>>,
     #[serde(default)]
-    pub(super) deny: Vec<Spanned<String>>,
+    pub(super) deny: Vec<Spanned<toml::Value>>,
+    #[serde(default)]
+    pub(super) files: Vec<Spanned<PathBuf>>,
+    pub(super) denials_max: Option<Spanned<u32>>,
+    pub(super) denials_ask: Option<bool>,
     #[serde(default)]
     pub(super) work_dirs: Vec<Spanned<PathBuf>>,
 }
@@ -75,6 +94,13 @@ pub(super) struct Liveness {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Evidence {
+    pub(super) quota_mib: Option<Spanned<u64>>,
+    pub(super) hash: Option<Spanned<String>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct Commands {
     #[serde(default)]
     pub(super) files: Vec<Spanned<PathBuf>>,
@@ -82,6 +108,35 @@ pub(super) struct Commands {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Wyoming {
+    pub(super) listen: Option<Spanned<SocketAddr>>,
+    pub(super) socket: Option<Spanned<PathBuf>>,
+    pub(super) open_network: Option<bool>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Learning {
+    pub(super) policy: Option<Spanned<String>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct Http {
     pub(super) link_local: Option<bool>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Model {
+    pub(super) enabled: Option<bool>,
+    pub(super) provider: Option<Spanned<String>>,
+    pub(super) manifest: Option<PathBuf>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Knowledge {
+    #[serde(default)]
+    pub(super) folders: Vec<Spanned<PathBuf>>,
 }

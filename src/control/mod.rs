@@ -3,6 +3,8 @@
 //! Bytes to words and back; nothing is decided here. A peer that one of our own tools started gets no verb at all: what
 //! is mediated must not be able to approve itself.
 
+mod agent;
+mod learn;
 mod lines;
 mod verbs;
 pub mod wire;
@@ -162,6 +164,12 @@ async fn client(stream: UnixStream, context: Arc<Context>, mut stop: watch::Rece
             return;
         }
         let mut lines = verbs::Lines::new(&mut write, id);
+        if request.verb == "agent" {
+            if agent::carry_out(&context, &name, &request, &mut reader, &mut lines).await.is_err() {
+                return;
+            }
+            continue;
+        }
         if verbs::carry_out(&context, &name, request, &mut lines).await.is_err() {
             return;
         }

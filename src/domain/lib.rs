@@ -6,9 +6,11 @@
 //! that rule.
 #![forbid(unsafe_code)]
 
+pub mod agent;
 pub mod block;
 pub mod closure;
 pub mod command;
+pub mod context;
 pub mod device;
 pub mod effect;
 pub mod event;
@@ -25,3 +27,4 @@ mod sample;
 pub mod schedule;
 pub mod surface;
 pub mod time;
+pub mod trace;

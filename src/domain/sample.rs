@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
+use crate::gate::breaker::Denials;
 use crate::gate::docket::{Permit, QuestionIds, judge};
 use crate::gate::policy::Policy;
 use crate::id::{BatchId, CallId, Epoch, QuestionId, RunId, ToolName};
@@ -92,6 +93,7 @@ pub(crate) fn wish(verb: &str) -> Wish {
         tool: ToolName::new("act").unwrap(),
         args: Args::new(json!({ "verb": verb })).unwrap(),
         parent: None,
+        again: None,
         facts: Arc::default(),
         protective: false,
     }
@@ -109,7 +111,8 @@ pub(crate) fn calls(number: u64, verbs: &[&str]) -> Vec<Call> {
 /// Permits for verbs that an operator may do without a question.
 pub(crate) fn permits(number: u64, verbs: &[&str]) -> Vec<Permit> {
     let mut ids = QuestionIds::starting_at(QuestionId(1));
-    let (docket, refused) = judge(&policy(Via::Cli), Epoch(0), calls(number, verbs), &mut ids, Tick(0));
+    let (docket, refused) =
+        judge(&policy(Via::Cli), Epoch(0), calls(number, verbs), &mut ids, &mut Denials::default(), Tick(0));
     assert!(refused.is_empty(), "{refused:?}");
     docket.clear().unwrap()
 }

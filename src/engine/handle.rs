@@ -10,7 +10,7 @@ use interlock_domain::gate::docket::{Answer, Ignored, Question};
 use interlock_domain::gate::policy::Mode;
 use interlock_domain::id::{BatchId, CallId, QuestionId, RunId, Seq, ToolName};
 use interlock_domain::request::args::{Args, TooLarge};
-use interlock_domain::request::{Asker, Wish};
+use interlock_domain::request::{Asker, Via, Wish};
 use interlock_domain::surface::Surface;
 use interlock_domain::surface::narrow::Narrowing;
 use serde_json::Value;
@@ -23,6 +23,9 @@ use crate::tool::Tools;
 /// How many messages may wait for the mediator. A message costs microseconds; a queue this long means that the
 /// machine is wedged, and the surfaces say "busy" instead of piling up.
 pub const INBOX_LEN_MAX: usize = 256;
+
+/// The tool that makes subagents.
+pub const SUBAGENT: &str = "subagent";
 
 /// One action that somebody would like to have.
 #[derive(Debug, Clone)]
@@ -56,13 +59,26 @@ impl Who {
     pub fn of(asker: Asker, answerable: bool) -> Who {
         Who { asker, answerable, mode: None, parent: None, narrowing: Narrowing::default() }
     }
+
+    /// What it is left of all tools that there are: only the runs of a model make subagents.
+    #[must_use]
+    pub fn left(&self) -> Narrowing {
+        if self.asker.via == Via::Agent { self.narrowing.clone() } else { Who::hidden(self.narrowing.clone()) }
+    }
+
+    fn hidden(mut narrowing: Narrowing) -> Narrowing {
+        narrowing.deny.insert(SUBAGENT.to_owned());
+        narrowing
+    }
 }
 
 /// In whose name, and from where, wishes are made.
 #[derive(Debug, Clone, Default)]
 pub struct Within {
-    /// The composite call that makes them.
+    /// The composite call that makes them: they are cancelled when it ends or is stopped.
     pub parent: Option<CallId>,
+    /// The call that began the operation, when this is another attempt at it with the same key.
+    pub again: Option<CallId>,
     /// Where its tools start, instead of the daemon's working directory: absolute.
     pub cwd: Option<PathBuf>,
     /// Directories besides the configured ones that may be worked in: absolute.
@@ -177,6 +193,15 @@ pub enum Message {
         /// The way back.
         back: oneshot::Sender<AnswerTaken>,
     },
+    /// A query found out what became of an action.
+    Found {
+        /// The question that is open about it.
+        question: QuestionId,
+        /// The effect is there.
+        done: bool,
+        /// What was asked, and what came back.
+        note: String,
+    },
     /// What waits for a person.
     Questions {
         /// The way back.
@@ -245,6 +270,12 @@ impl Mediator {
     /// The tools that a run can see.
     #[must_use]
     pub fn surface(&self) -> Surface {
+        self.surface.borrow().narrowed(&Who::hidden(Narrowing::default()))
+    }
+
+    /// The tools that a run of a model can see.
+    #[must_use]
+    pub fn surface_of_agents(&self) -> Surface {
         self.surface.borrow().clone()
     }
 
@@ -302,6 +333,20 @@ impl Mediator {
         self.send(|back| Message::Submit { run, wishes, line: None, back }).await?
     }
 
+    /// Hands in a batch in the name of a composite call that runs: it is cancelled when that call ends or is stopped.
+    /// `run` is the run of the call, or one below it.
+    ///
+    /// # Errors
+    /// As [`Mediator::submit`].
+    pub async fn submit_for(
+        &self,
+        run: RunId,
+        parent: Option<CallId>,
+        wanted: Vec<Wanted>,
+    ) -> Result<Submitted, NotTaken> {
+        self.submit_within(run, wanted, &Within { parent, ..Within::default() }).await
+    }
+
     fn wish(&self, wanted: Wanted, within: &Within) -> Result<Wish, NotTaken> {
         let args = Args::new(wanted.input)?;
         let paths = self.surface.borrow().tool(&wanted.tool).map(|tool| tool.paths(args.value())).unwrap_or_default();
@@ -310,7 +355,8 @@ impl Mediator {
         let work_dirs = [&*grounds.work_dirs, &*within.work_dirs].concat();
         let facts = crate::sys::paths::facts(&paths, cwd, grounds.home.as_deref(), &work_dirs);
         let facts = Arc::new(facts);
-        Ok(Wish { tool: wanted.tool, args, parent: within.parent, facts, protective: wanted.protective })
+        let Within { parent, again, .. } = *within;
+        Ok(Wish { tool: wanted.tool, args, parent, again, facts, protective: wanted.protective })
     }
 
     /// A person's word on a `permit` or `confirm` question.
@@ -338,6 +384,12 @@ impl Mediator {
         by: String,
     ) -> Result<AnswerTaken, NotTaken> {
         self.send(|back| Message::Settle { question, done, note, by, back }).await
+    }
+
+    /// What a query found out about an unknown outcome. Waits for a place in the inbox.
+    pub async fn found(&self, question: QuestionId, done: bool, note: String) {
+        // A mediator that is gone has written the call down as unknown, and the next life looks again.
+        let _ = self.inbox.send(Message::Found { question, done, note }).await;
     }
 
     /// What waits for a person.

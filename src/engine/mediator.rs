@@ -8,25 +8,29 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use interlock_domain::closure::Reply;
+use interlock_domain::closure::{Ending, Reply};
 use interlock_domain::effect::Order;
 use interlock_domain::effect::journal::Entry;
 use interlock_domain::effect::report::{Loss, Report};
 use interlock_domain::event::{Event, Found};
+use interlock_domain::gate::breaker::Breaker;
 use interlock_domain::gate::docket::{Answer, Ignored, Question};
 use interlock_domain::gate::policy::{Mode, Policy, RuleOrder};
 use interlock_domain::gate::rule::Rules;
 use interlock_domain::id::{BatchId, CallId, QuestionId, RunId};
 use interlock_domain::mediator::{Action, Input, Mediator, Opening};
 use interlock_domain::repair::Mend;
+use interlock_domain::request::why::Why;
 use interlock_domain::request::{Batch, Wish};
 use interlock_domain::surface::Surface;
 use interlock_domain::time::Tick;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{Id, JoinError, JoinSet};
 
+use super::agent;
 use super::handle::{AnswerTaken, Answered, Message, NotTaken, Open, Submitted, Who};
 use super::own::Own;
+use super::resolver::Sought;
 use crate::mcp::upward::Line;
 use crate::record::event::row;
 use crate::store::queue::{Acks, Health, NotWritten, Receipt, Tell, Writer};
@@ -58,6 +62,8 @@ pub struct Settings {
     pub own_paths: Arc<[String]>,
     /// Where Interlock keeps its keys: reading there is a question in every mode.
     pub own_secrets: Arc<[String]>,
+    /// When repeated denials of one kind are too many.
+    pub breaker: Breaker,
 }
 
 impl Settings {
@@ -71,6 +77,7 @@ impl Settings {
             confirm_protective: self.confirm_protective,
             own_paths: Arc::clone(&self.own_paths),
             own_secrets: Arc::clone(&self.own_secrets),
+            breaker: self.breaker,
             ..Policy::plain(who.asker.clone())
         }
     }
@@ -86,6 +93,8 @@ pub struct Parts {
     pub tools: Arc<Tools>,
     /// The tools that act on the daemon itself.
     pub own: Arc<Own>,
+    /// The runs of a model: a subagent is one of them.
+    pub agent: super::agent::Handle,
     /// The tools that every run sees.
     pub surface: Surface,
     /// What the configuration says about runs.
@@ -96,6 +105,8 @@ pub struct Parts {
     pub first_question: QuestionId,
     /// What the last life left open.
     pub mends: Vec<Mend>,
+    /// Who finds out what became of unknown effects.
+    pub looks: mpsc::Sender<Sought>,
     /// Told of each new question's number, before anybody else is.
     pub questions: watch::Sender<QuestionId>,
 }
@@ -255,6 +266,10 @@ impl Owner {
                     let _ = back.send(taken);
                 });
             }
+            Message::Found { question, done, note } => {
+                let found = if done { Found::Done } else { Found::Failed };
+                self.step(Input::Found { question, found, note }).await;
+            }
             Message::Questions { back } => {
                 let now = clock::now();
                 let open = self.machine.questions().into_iter().map(|question| open(question, now)).collect();
@@ -289,7 +304,7 @@ impl Owner {
 
     fn opening(&self, run: RunId, who: &Who) -> Opening {
         let policy = self.parts.settings.policy(who);
-        let (surface, narrowing) = (self.parts.surface.clone(), who.narrowing.clone());
+        let (surface, narrowing) = (self.parts.surface.clone(), who.left());
         Opening { run, parent: who.parent, surface, narrowing, policy }
     }
 
@@ -372,6 +387,10 @@ impl Owner {
                     let _ = self.parts.questions.send(question.id);
                     tracing::info!(question = %question.id, kind = question.kind.word(), "a person is asked");
                 }
+                Action::Look { question, unknown } => {
+                    // Nobody waits for this: with a full line, or without anybody at its end, a person finds out.
+                    let _ = self.parts.looks.try_send(Sought { question, unknown: *unknown });
+                }
                 Action::Withdraw { question } => tracing::info!(%question, "the question is closed"),
                 Action::Start(order) => self.start(order),
                 Action::Stop { call } => {
@@ -391,6 +410,9 @@ impl Owner {
         if let Some(receipt) = &receipt {
             self.receipts.insert(entry, receipt.clone());
         }
+        if let Event::Settled { call, ending: Ending::NotStarted(Why::DeniedRepeatedly { times, .. }) } = event {
+            self.parts.own.denied_repeatedly(*call, *times);
+        }
         let row = row(event, super::stamp::now());
         let mut waiting = crate::store::queue::Entry { row, now, tell: Tell::Ticket(entry.0), receipt };
         // A full queue means that the disk is slower than the world: wait for it, as every caller of the log does.
@@ -409,8 +431,11 @@ impl Owner {
         let (tools, own) = (Arc::clone(&self.parts.tools), Arc::clone(&self.parts.own));
         let line = self.lines.get(&call.batch).cloned();
         // Called inside the task: a panic before the first await is caught there too.
+        let agent = self.parts.agent.clone();
         let task = self.running.spawn(async move {
-            if Own::is_own(&order) {
+            if agent::child::is_one(&order) {
+                agent.child(order, stop).await
+            } else if Own::is_own(&order) {
                 own.run(order, tools).await
             } else {
                 crate::tool::run(order, &tools, line, stop).await

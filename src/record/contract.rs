@@ -31,6 +31,9 @@ pub fn to_json(contract: &Contract) -> Value {
             members.insert("outcome".to_owned(), json!({ "resend_original_s": retention.as_secs() }));
         }
     }
+    if contract.idempotent {
+        members.insert("idempotent".to_owned(), true.into());
+    }
     let effect = match &contract.effect {
         Effect::None => "none".into(),
         Effect::Reversible { inverse, precondition, window } => json!({ "reversible": {
@@ -88,6 +91,7 @@ pub fn from_json(value: &Value) -> Contract {
             _ => OutcomeBy::None,
         };
     }
+    contract.idempotent = value.get("idempotent").and_then(Value::as_bool).unwrap_or(false);
     if let Some(effect) = value.get("effect") {
         contract.effect = match (effect.as_str(), effect.get("reversible"), seconds(effect, "stageable_s")) {
             (Some("none"), ..) => Effect::None,
@@ -142,6 +146,7 @@ mod tests {
             op_kind: "device.start".to_owned(),
             op_id: OpId::Key("Idempotency-Key".to_owned()),
             outcome: OutcomeBy::ResendOriginal { retention: Duration::from_secs(60) },
+            idempotent: true,
             effect: Effect::Reversible {
                 inverse: "device.stop".to_owned(),
                 precondition: Some("running".to_owned()),

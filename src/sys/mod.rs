@@ -18,6 +18,7 @@ pub mod paths;
 pub mod peer;
 pub mod pidfd;
 pub mod proc;
+pub mod process;
 pub mod sentinel;
 pub mod signal;
 pub mod thread;

@@ -137,11 +137,28 @@ impl Http {
 
     /// Runs `http`.
     pub async fn run(&self, input: &Value) -> Report {
-        let began = Instant::now();
-        let (request, patience) = match parse(input, self.limits) {
+        match parse(input, self.limits) {
+            Ok((request, patience)) => self.send(request, patience).await,
+            Err(report) => report,
+        }
+    }
+
+    /// Runs `http` with a key that the other side tells a second attempt by. A header of that name in the input is the
+    /// caller's own key, and stays.
+    pub async fn run_keyed(&self, input: &Value, header: &str, key: &str) -> Report {
+        let (mut request, patience) = match parse(input, self.limits) {
             Ok(parsed) => parsed,
             Err(report) => return report,
         };
+        let (Ok(header), Ok(key)) = (HeaderName::try_from(header), HeaderValue::try_from(key)) else {
+            return bad_input(format!("{header:?} is no header to send a key in"));
+        };
+        request.headers_mut().entry(header).or_insert(key);
+        self.send(request, patience).await
+    }
+
+    async fn send(&self, request: Request, patience: Duration) -> Report {
+        let began = Instant::now();
         let only_reads = request.method().is_safe();
         let host = request.url().host_str().unwrap_or_default().to_owned();
         let until = tokio::time::Instant::now() + patience;
@@ -155,6 +172,13 @@ impl Http {
         match response.status().as_u16() {
             502 if !only_reads => return Report::Lost(Loss::ConnectionLost),
             504 if !only_reads => return Report::Lost(Loss::TimedOut),
+            // Not implemented, and no such version of HTTP: it was not even tried.
+            501 | 505 => {}
+            status @ 500..=599 if !only_reads => {
+                return Report::Lost(Loss::Partial(format!(
+                    "{host} answered with its own error {status}: how far it had come is not known"
+                )));
+            }
             _ => {}
         }
         let head = Head::of(&response);

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use interlock_domain::effect::Order;
 use interlock_domain::effect::report::{Failure, Loss, Report};
+use interlock_domain::surface::contract::OpId;
 use interlock_domain::surface::nature::Key;
 use interlock_domain::surface::tool::{Declared, Kind};
 use serde_json::Value;
@@ -19,11 +20,13 @@ use crate::mcp::upward::Line;
 pub mod device;
 pub mod endpoint;
 pub mod files;
+pub mod hook;
 pub mod http;
 pub mod mcp;
 pub mod modbus;
 mod process;
 pub mod shell;
+pub mod worktree;
 
 /// What a caller is told about a tool, in English and in simplified Chinese.
 #[derive(Debug, Clone, Copy)]
@@ -73,7 +76,8 @@ impl Stop {
         (Stop(receiver), Stopper(sender))
     }
 
-    async fn asked(self) {
+    /// Waits until somebody asks; for ever, if nobody does.
+    pub async fn asked(self) {
         if self.0.await.is_err() {
             // Nobody will ever ask.
             std::future::pending::<()>().await;
@@ -117,7 +121,10 @@ async fn act(order: &Order, tools: &Tools, line: Option<Line>) -> Report {
                 Some(None) => bad_input(format!("cwd {:?} cannot be resolved", named.unwrap_or_default())),
             }
         }
-        Kind::Http => tools.http.run(input).await,
+        Kind::Http => match &order.nature().contract.op_id {
+            OpId::Key(header) => tools.http.run_keyed(input, header, &order.op().to_string()).await,
+            OpId::None | OpId::Native => tools.http.run(input).await,
+        },
         Kind::Declared(Declared { mcp: Some((server, raw)), .. }) => {
             tools.servers.call((server, raw), order.tool(), input, line).await
         }

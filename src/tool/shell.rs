@@ -17,12 +17,12 @@ use std::time::{Duration, Instant};
 use interlock_domain::effect::report::{Loss, Report};
 use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncReadExt};
-use tokio::process::{ChildStderr, ChildStdout};
+use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 use tokio::time::timeout;
 
 use super::process::Process;
 use super::{About, bad_input, failed};
-use crate::sys::offspring::{self, End};
+use crate::sys::offspring::{self, End, Ended};
 use crate::sys::open::{self, NotOpened};
 
 /// The longest command line, bytes: the gate asks about anything above a third of it.
@@ -117,17 +117,17 @@ pub async fn run(input: &Value, cwd: &Path, limits: Limits) -> Report {
         Err(report) => return report,
     };
     let began = Instant::now();
-    let mut running = match Running::start(&command, cwd) {
+    let mut running = match Running::start("/bin/sh", &["-c", &command], cwd, Stdio::null()) {
         Ok(running) => running,
         Err(report) => return report,
     };
-    let (stdout, stderr) = (running.stdout.take(), running.stderr.take());
+    let (_, stdout, stderr) = running.streams();
     let stdout = tokio::spawn(hear(stdout, limits.output_max));
     let stderr = tokio::spawn(hear(stderr, limits.output_max));
-    let pid = running.process.child().id();
+    let pid = running.pid();
     let leader = tokio::task::spawn_blocking(move || offspring::wait_for_end(pid));
     let ended = timeout(patience, leader).await;
-    let left = running.process.end().await;
+    let left = running.end().await;
     // All writers are gone, so what is still in the pipes is all there is.
     let (stdout, stderr) = (drained(stdout).await, drained(stderr).await);
     if left.still_there > 0 {
@@ -166,36 +166,60 @@ fn parse(input: &Value, limits: Limits) -> Result<(String, Duration), Report> {
     Ok((command.to_owned(), patience))
 }
 
-/// A shell that runs. Dropped, it takes everything that it started with it.
-struct Running {
+/// A program that runs in a session of its own. Dropped, it takes everything that it started with it.
+pub(super) struct Running {
     process: Process,
+    stdin: Option<ChildStdin>,
     stdout: Option<ChildStdout>,
     stderr: Option<ChildStderr>,
 }
 
 impl Running {
-    fn start(command: &str, cwd: &Path) -> Result<Running, Report> {
+    /// Starts a program in a directory, with the short environment.
+    ///
+    /// # Errors
+    /// How the call ends that it was started for.
+    pub(super) fn start(program: &str, arguments: &[&str], cwd: &Path, input: Stdio) -> Result<Running, Report> {
         let directory = open::directory(cwd).map_err(|why| no_directory(&why))?;
-        let mut shell = Process::command("/bin/sh");
+        let mut shell = Process::command(program);
         shell
-            .args(["-c", command])
+            .args(arguments)
             // The directory that was opened, whatever its name stands for by now.
             .current_dir(format!("/proc/self/fd/{}", directory.as_raw_fd()))
             .env("PWD", cwd)
-            .stdin(Stdio::null())
+            .stdin(input)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
         let mut process =
-            Process::start(&mut shell).map_err(|error| failed("not_started", format!("/bin/sh: {error}")))?;
+            Process::start(&mut shell).map_err(|error| failed("not_started", format!("{program}: {error}")))?;
         // From here on the command runs: what goes wrong must end it, and the drop does.
-        let (stdout, stderr) = (process.child().stdout.take(), process.child().stderr.take());
+        let child = process.child();
+        let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let piped = || io::Error::other("no pipe");
         let stdout = stdout.ok_or_else(piped).and_then(ChildStdout::from_std);
         let stderr = stderr.ok_or_else(piped).and_then(ChildStderr::from_std);
-        match (stdout, stderr) {
-            (Ok(stdout), Ok(stderr)) => Ok(Running { process, stdout: Some(stdout), stderr: Some(stderr) }),
-            (Err(_), _) | (_, Err(_)) => Err(Report::Lost(Loss::Stopped)),
+        let stdin = stdin.map(ChildStdin::from_std).transpose();
+        match (stdin, stdout, stderr) {
+            (Ok(stdin), Ok(stdout), Ok(stderr)) => {
+                Ok(Running { process, stdin, stdout: Some(stdout), stderr: Some(stderr) })
+            }
+            (Err(_), ..) | (_, Err(_), _) | (.., Err(_)) => Err(Report::Lost(Loss::Stopped)),
         }
+    }
+
+    /// Its streams, once.
+    pub(super) fn streams(&mut self) -> (Option<ChildStdin>, Option<ChildStdout>, Option<ChildStderr>) {
+        (self.stdin.take(), self.stdout.take(), self.stderr.take())
+    }
+
+    /// Its number.
+    pub(super) fn pid(&mut self) -> u32 {
+        self.process.child().id()
+    }
+
+    /// Kills what is left, then reaps.
+    pub(super) async fn end(&mut self) -> Ended {
+        self.process.end().await
     }
 }
 
@@ -209,7 +233,7 @@ fn no_directory(why: &NotOpened) -> Report {
 }
 
 /// What is kept of a stream: its first half and its last half.
-struct Kept {
+pub(super) struct Kept {
     max: usize,
     head: Vec<u8>,
     tail: VecDeque<u8>,
@@ -217,7 +241,7 @@ struct Kept {
 }
 
 /// Reads a stream to its end, so that the command never waits for us, and keeps what is to be kept.
-async fn hear(stream: Option<impl AsyncRead + Unpin>, max: usize) -> Kept {
+pub(super) async fn hear(stream: Option<impl AsyncRead + Unpin>, max: usize) -> Kept {
     let mut kept = Kept { max, head: Vec::new(), tail: VecDeque::new(), bytes: 0 };
     let Some(mut stream) = stream else { return kept };
     let mut buffer = vec![0; 8192];
@@ -238,6 +262,11 @@ impl Kept {
         self.tail.extend(bytes);
         let too_many = self.tail.len().saturating_sub(self.max - self.max / 2);
         self.tail.drain(..too_many);
+    }
+
+    /// What was kept, without a word about what was not.
+    pub(super) fn whole(self) -> Vec<u8> {
+        [self.head, Vec::from(self.tail)].concat()
     }
 
     fn output(self) -> Value {

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use interlock::record::{Row, Stamp, TimeQuality, kind};
+use interlock::store::chain::Algorithm;
 use interlock::store::queue::{Entry, NotTaken};
 use interlock::store::read::{self, Query};
 use interlock::store::verify::verify;
@@ -38,6 +39,7 @@ fn settings(state: &Path) -> Settings {
         version: "0.1.0".to_owned(),
         clock,
         limits: Limits::default(),
+        algorithm: Algorithm::default(),
     }
 }
 

@@ -4,8 +4,10 @@
 
 mod effects;
 mod evidence;
+mod learning;
 mod liveness;
 mod power;
+mod understanding;
 
 /// Whether the experiment of this name was asked for.
 fn asked(name: &str) -> bool {

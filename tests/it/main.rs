@@ -11,11 +11,14 @@ use std::io::Write as _;
 use std::path::PathBuf;
 
 mod causes;
+mod clocks;
 mod daemon;
 mod effects;
 mod evidence;
+mod imports;
 mod mcp;
 mod modbus;
+mod model;
 mod plant;
 mod remedies;
 mod supervision;

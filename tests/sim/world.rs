@@ -353,6 +353,7 @@ impl World {
                 tool: ToolName::new(name).unwrap(),
                 args: Args::new(json!({"verb": format!("v{at}"), "n": position})).unwrap(),
                 parent,
+                again: None,
                 facts: Arc::default(),
                 protective: false,
             });
@@ -538,6 +539,8 @@ impl World {
                     }
                     self.ends.push(self.handed.len());
                 }
+                // Nobody needs to look; here nobody does.
+                Action::Look { .. } => {}
                 Action::Ask(question) => self.asked.push((question.id, question.kind)),
                 Action::Withdraw { .. } => {}
                 Action::Start(order) => {

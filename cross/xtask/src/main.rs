@@ -7,6 +7,7 @@
 
 mod conformance;
 mod machine;
+mod runtime;
 mod steps;
 
 use std::env;
@@ -71,6 +72,7 @@ fn main() -> ExitCode {
 fn run(places: &Places, arguments: &[String]) -> Result<ExitCode, String> {
     use std::os::unix::process::CommandExt;
     machine::for_building()?;
+    machine::for_running(places);
     let built = steps::cargo(places, &["build", "--release", "--bin", "interlock"])?;
     if !built {
         return Ok(ExitCode::FAILURE);

@@ -209,6 +209,21 @@ pub enum Why {
     /// An action whose constant does not fit its point.
     #[error("{0}")]
     Constant(super::codec::ValueError),
+    /// An inverse that is not there, or that reads.
+    #[error("its inverse {action:?} is no action of this device that writes")]
+    NoInverse {
+        /// The action that should take it back.
+        action: String,
+    },
+    /// An inverse to an action that changes nothing.
+    #[error("it only reads: there is nothing to take back")]
+    InverseOfRead,
+    /// An inverse to a press, or to a press among other writes.
+    #[error("it presses {point}, and a press cannot be taken back by another write")]
+    InverseOfPulse {
+        /// The pulse point.
+        point: String,
+    },
     /// An action with two places for the caller's value.
     #[error("the caller's value can go to one point only")]
     TwoValues,
@@ -246,6 +261,7 @@ impl Devices {
         if action.name == READ || action.name == WRITE {
             return Err(Why::Reserved);
         }
+        self.check_inverse(device, action)?;
         match &action.does {
             Does::Reads(points) => {
                 if points.is_empty() {
@@ -272,6 +288,20 @@ impl Devices {
                 writes.iter().try_for_each(|write| self.check_write(device, write))
             }
         }
+    }
+
+    fn check_inverse(&self, device: &Device, action: &Action) -> Result<(), Why> {
+        let Some(inverse) = &action.inverse else { return Ok(()) };
+        let Does::Writes(writes) = &action.does else { return Err(Why::InverseOfRead) };
+        let writes_back = device.actions.get(&inverse.action).is_some_and(|back| matches!(back.does, Does::Writes(_)));
+        if !writes_back {
+            return Err(Why::NoInverse { action: inverse.action.clone() });
+        }
+        let pulse = writes.iter().find(|write| {
+            let target = write.device.as_deref().map_or(Some(device), |name| self.get(name));
+            target.and_then(|target| target.points.get(&write.point)).is_some_and(|point| point.pulse)
+        });
+        pulse.map_or(Ok(()), |write| Err(Why::InverseOfPulse { point: write.point.clone() }))
     }
 
     fn check_write(&self, device: &Device, write: &Write) -> Result<(), Why> {

@@ -426,6 +426,7 @@ mod tests {
             name: name.to_owned(),
             risk: Risk::Operate,
             protective,
+            inverse: None,
             does: Does::Writes(writes),
         };
         let coil = |name: &str, at| Point::plain(name, Table::Coil, at, Repr::Bit);

@@ -10,4 +10,5 @@ pub mod codec;
 pub mod interlock;
 pub mod plan;
 pub mod point;
+pub mod read_back;
 pub mod table;

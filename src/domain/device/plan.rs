@@ -434,6 +434,7 @@ mod tests {
             name: name.to_owned(),
             risk,
             protective,
+            inverse: None,
             does: Does::Writes(writes),
         };
         let one = device(

@@ -182,6 +182,9 @@ pub struct Point {
     pub labels: Vec<(String, f64)>,
     /// Whether it may be written; only coils and holding registers can be.
     pub writable: bool,
+    /// Each write of true is a press of its own (jog, home, next tool): twice is two times, and what it holds says
+    /// nothing about whether it was pressed.
+    pub pulse: bool,
     /// How it is written.
     pub function: WriteBy,
     /// The risk of writing it directly; an action that writes it can only raise this.
@@ -205,6 +208,7 @@ impl Point {
             range: None,
             labels: Vec::new(),
             writable: table.is_writable(),
+            pulse: false,
             function: WriteBy::Single,
             risk: Risk::Operate,
         }

@@ -105,8 +105,21 @@ pub struct Action {
     pub risk: Risk,
     /// It brings the plant to a safe state: an emergency stop.
     pub protective: bool,
+    /// What takes it back, where the process allows that.
+    pub inverse: Option<Inverse>,
     /// What it does.
     pub does: Does,
+}
+
+/// The action that takes another one back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Inverse {
+    /// An action of the same device.
+    pub action: String,
+    /// When it may, in words: an inverse without a precondition is a wish, not a contract.
+    pub when: String,
+    /// How long it may be taken back.
+    pub window: Option<Duration>,
 }
 
 /// One device.

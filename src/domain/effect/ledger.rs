@@ -39,6 +39,12 @@ impl Ledger {
         self.unresolved.remove(&op)
     }
 
+    /// Its outcome is unknown.
+    #[must_use]
+    pub fn is_open(&self, op: OpKey) -> bool {
+        self.unresolved.contains(&op)
+    }
+
     /// How many are open.
     #[must_use]
     pub fn len(&self) -> usize {

@@ -28,6 +28,11 @@ use ledger::Ledger;
 use outcome::{Known, OpKey, way_out};
 use report::Report;
 
+/// The call that began the operation: the first attempt names all later ones.
+fn op_of(request: &Request) -> OpKey {
+    OpKey(request.wish().again.unwrap_or(request.call()))
+}
+
 /// What is about to happen. It is written down before it does.
 #[derive(Debug)]
 #[must_use = "each declared intent is answered: journal it or refuse it"]
@@ -61,7 +66,7 @@ impl Intent {
     /// The operation, the same for each attempt at it.
     #[must_use]
     pub fn op(&self) -> OpKey {
-        OpKey(self.id())
+        op_of(self.request())
     }
 
     /// What is promised about it.
@@ -147,7 +152,7 @@ impl Journaled {
         let wish = ticket.request().wish();
         let order = Order {
             call: ticket.id(),
-            op: OpKey(ticket.id()),
+            op: op_of(ticket.request()),
             tool: Arc::clone(ticket.tool()),
             args: Arc::clone(wish.args.value()),
             facts: Arc::clone(&wish.facts),
@@ -283,7 +288,13 @@ impl Outcome {
     /// The operation.
     #[must_use]
     pub fn op(&self) -> OpKey {
-        OpKey(self.id())
+        op_of(self.request())
+    }
+
+    /// The tool that was called.
+    #[must_use]
+    pub fn tool(&self) -> &Arc<Tool> {
+        self.ticket.tool()
     }
 
     /// What the call was by nature.

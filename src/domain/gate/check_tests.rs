@@ -194,6 +194,31 @@ fn shell_commands_at_the_gate() {
         ("bypassPermissions", "sh -c 'cat secret.txt'", "deny rule"),
         ("bypassPermissions", "env A=1 rm x", "deny rule"),
         ("default", "$\\\nX git status", "ask mode"),
+        ("bypassPermissions", "crontab x", "ask immune"),
+        ("bypassPermissions", "crontab -l", "allow mode"),
+        ("bypassPermissions", "systemctl enable x", "ask immune"),
+        ("bypassPermissions", "git config core.hooksPath x", "ask immune"),
+        ("bypassPermissions", "git config --get core.hooksPath", "allow mode"),
+        ("bypassPermissions", "perl -pi -e s/a/b/ ~/.bashrc", "ask immune"),
+        ("bypassPermissions", "tar xf x -C /usr", "ask immune"),
+        ("bypassPermissions", "tar cf x -C /usr lib", "allow mode"),
+        ("bypassPermissions", "wget -P /etc x.y", "ask immune"),
+        ("bypassPermissions", "vim /etc/hosts", "ask immune"),
+        ("bypassPermissions", "cat .e*", "ask immune"),
+        ("bypassPermissions", "cat ~/.ssh/id*", "ask immune"),
+        ("bypassPermissions", "ls *", "allow mode"),
+        ("bypassPermissions", "cat $(echo .env)", "ask immune"),
+        ("bypassPermissions", "echo .env | xargs cat", "ask immune"),
+        ("bypassPermissions", "echo .env", "allow mode"),
+        ("bypassPermissions", "cat {.env,x}", "ask immune"),
+        ("default", "echo 'rm x' | bash", "deny rule"),
+        ("default", "cat secr*", "deny rule"),
+        ("default", "cat {secret.txt,x}", "deny rule"),
+        ("default", "cat $PWD/secret.txt", "deny rule"),
+        ("default", "cat ~+/secret.txt", "deny rule"),
+        ("default", "python3 -c 'print(open(\"secret.txt\").read())'", "deny rule"),
+        ("default", "cat *", "ask mode"),
+        ("default", "xargs git status", "ask mode"),
     ];
     for (mode, command, want) in table {
         let (verdict, step) = decided(line(mode, git.clone(), "Bash", json!({"command": command})));
@@ -214,6 +239,8 @@ fn fetches_and_servers() {
     assert_eq!(fetch("https://www.good.example/x"), ("ask", "mode"));
     assert_eq!(fetch("https://good.example@evil.example/"), ("deny", "rule"));
     assert_eq!(fetch("https://www.EVIL.example./"), ("deny", "rule"));
+    assert_eq!(fetch("http:/evil%2eexample/"), ("deny", "rule"));
+    assert_eq!(fetch("https:\\\\good.example/x"), ("ask", "mode"));
     assert_eq!(decided(line("default", rules.clone(), "mcp__mail__read", json!({}))), ("allow", "rule"));
     assert_eq!(decided(line("default", rules.clone(), "mcp__mail__send", json!({}))), ("ask", "mode"));
     assert_eq!(decided(line("plan", rules, "mcp__mail__read", json!({}))), ("deny", "plan"));

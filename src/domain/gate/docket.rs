@@ -13,6 +13,7 @@ use crate::surface::nature::Nature;
 use crate::surface::tool::Tool;
 use crate::time::Tick;
 
+use super::breaker::{Breaker, Denials, Denied};
 use super::decide::{Case, Decision, Verdict, decide};
 use super::policy::Policy;
 use crate::request::shown::shown;
@@ -228,6 +229,7 @@ pub fn judge(
     epoch: Epoch,
     calls: Vec<Call>,
     ids: &mut QuestionIds,
+    denials: &mut Denials,
     now: Tick,
 ) -> (Docket, Vec<Refusal>) {
     let mut docket = Docket { permitted: Vec::new(), waiting: BTreeMap::new() };
@@ -235,12 +237,22 @@ pub fn judge(
     for call in calls {
         let wish = call.request().wish();
         let case = Case { nature: call.nature(), facts: &wish.facts, protective: wish.protective, classifier: None };
-        let decision = decide(policy, case);
+        let mut decision = decide(policy, case);
+        let denied = match decision.verdict {
+            Verdict::Deny => denied(policy, denials, &wish.tool, &decision, now),
+            Verdict::Allow | Verdict::Ask => Denied::Once,
+        };
+        if let Denied::Asks(times) = denied {
+            decision.verdict = Verdict::Ask;
+            decision.reason = format!("denied {times} times by the mode, and wished for again: {}", decision.reason);
+        }
         match decision.verdict {
             Verdict::Allow => docket.permitted.push(Permit { call, decision: Box::new(decision), epoch }),
             Verdict::Deny => {
                 let Decision { step, rule, reason, nobody_to_ask, .. } = decision;
-                let why = if nobody_to_ask {
+                let why = if let Denied::Repeated(times) = denied {
+                    Why::DeniedRepeatedly { times, step, rule, reason }
+                } else if nobody_to_ask {
                     Why::NobodyToAsk { step, rule, reason }
                 } else {
                     Why::Denied { step, rule, reason }
@@ -257,6 +269,14 @@ pub fn judge(
         }
     }
     (docket, refused)
+}
+
+/// Counts a denial, but not an operator's: who presses a key again is no model that has lost its way.
+fn denied(policy: &Policy, denials: &mut Denials, tool: &ToolName, decision: &Decision, now: Tick) -> Denied {
+    let breaker =
+        if policy.asker.via.is_operator() { Breaker { denials_max: None, ..policy.breaker } } else { policy.breaker };
+    let only_the_mode = decision.step == Step::Mode && decision.rule.is_none() && policy.answerable;
+    denials.count(breaker, tool, decision, only_the_mode, now)
 }
 
 fn question(id: QuestionId, policy: &Policy, epoch: Epoch, call: &Call, decision: &Decision, now: Tick) -> Question {
@@ -360,6 +380,9 @@ impl Docket {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::gate::breaker::Trips;
+    use crate::gate::policy::Mode;
+    use crate::gate::rule::{Authority, Rule, Rules, Verb};
     use crate::request::Via;
     use crate::sample;
     use std::time::Duration;
@@ -367,7 +390,8 @@ mod tests {
     fn open(verbs: &[&str]) -> (Docket, Vec<Question>) {
         let mut ids = QuestionIds::starting_at(QuestionId(7));
         let policy = sample::policy(Via::Mcp);
-        let (docket, refused) = judge(&policy, Epoch(3), sample::calls(1, verbs), &mut ids, Tick(5));
+        let mut denials = Denials::default();
+        let (docket, refused) = judge(&policy, Epoch(3), sample::calls(1, verbs), &mut ids, &mut denials, Tick(5));
         assert!(refused.is_empty());
         let questions = docket.questions().cloned().collect();
         (docket, questions)
@@ -426,9 +450,45 @@ mod tests {
     fn where_nobody_can_be_asked_a_question_is_a_no() {
         let mut ids = QuestionIds::starting_at(QuestionId(1));
         let policy = Policy { answerable: false, ..sample::policy(Via::Mcp) };
-        let (docket, refused) = judge(&policy, Epoch(0), sample::calls(1, &["write:a", "look"]), &mut ids, Tick(0));
+        let (calls, mut denials) = (sample::calls(1, &["write:a", "look"]), Denials::default());
+        let (docket, refused) = judge(&policy, Epoch(0), calls, &mut ids, &mut denials, Tick(0));
         assert_eq!(refused.iter().map(|one| one.why().code()).collect::<Vec<_>>(), ["nobody_to_ask"]);
         assert_eq!(permitted(docket), Some(vec![sample::id(1, 1)]));
         assert_eq!(ids.take(), QuestionId(1));
+    }
+
+    /// What `act` gets for `write:a`, one batch after another at these seconds, in `mode` with `trips` after 3.
+    fn again(mode: Mode, trips: Trips, rule: Option<&str>, answerable: bool, seconds: &[u64]) -> Vec<String> {
+        let rules = rule.map(|rule| Rule::parse(Verb::Deny, rule, Authority::Config, None).unwrap());
+        let policy = Policy {
+            mode,
+            answerable,
+            rules: Arc::new(Rules::new(rules.into_iter().collect())),
+            breaker: Breaker { denials_max: Some(3), trips },
+            ..sample::policy(Via::Agent)
+        };
+        let (mut ids, mut denials) = (QuestionIds::starting_at(QuestionId(1)), Denials::default());
+        let mut said = Vec::new();
+        for (batch, second) in (1..).zip(seconds) {
+            let (calls, now) = (sample::calls(batch, &["write:a"]), Tick(second * 1_000_000_000));
+            let (docket, refused) = judge(&policy, Epoch(0), calls, &mut ids, &mut denials, now);
+            said.extend(refused.iter().map(|one| one.why().code().to_owned()));
+            said.extend(docket.questions().map(|one| one.kind.word().to_owned()));
+        }
+        said
+    }
+
+    #[test]
+    fn repeated_denials_say_so_and_only_what_the_mode_denied_may_become_a_question() {
+        let (no, too_many) = ("nobody_to_ask", "denied_repeatedly");
+        assert_eq!(again(Mode::DontAsk, Trips::ToAStop, None, true, &[0, 1, 2, 3]), [no, no, too_many, too_many]);
+        assert_eq!(again(Mode::DontAsk, Trips::ToAQuestion, None, true, &[0, 1, 2]), [no, no, "permit"]);
+        // Nobody there, or a rule, or the boundary of plan: it stays a no.
+        assert_eq!(again(Mode::DontAsk, Trips::ToAQuestion, None, false, &[0, 1, 2]), [no, no, too_many]);
+        let rule = again(Mode::DontAsk, Trips::ToAQuestion, Some("act"), true, &[0, 1, 2, 3]);
+        assert_eq!(rule, ["denied", "denied", too_many, too_many]);
+        assert_eq!(again(Mode::Plan, Trips::ToAQuestion, None, true, &[0, 1, 2]), ["denied", "denied", too_many]);
+        // Far apart they are not one run of denials; the window is counted from the last one.
+        assert_eq!(again(Mode::DontAsk, Trips::ToAStop, None, true, &[0, 601, 1201, 1801]), [no, no, no, too_many]);
     }
 }

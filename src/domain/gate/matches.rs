@@ -3,8 +3,9 @@
 use crate::request::why::Step;
 use crate::surface::nature::Deed;
 
+use super::address::Url;
 use super::decide::{Case, Finding, Verdict};
-use super::pattern::{Anchors, Url};
+use super::pattern::Anchors;
 use super::policy::{Policy, RuleOrder};
 use super::rule::{Rule, Seen, Verb};
 

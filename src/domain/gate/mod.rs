@@ -4,6 +4,8 @@
 //! question of the batch is open: the batch rule is a return type. A question leaves the line here and comes back
 //! here; an answer fits one (call, input, facts, epoch) and nothing else, and the first answer counts.
 
+mod address;
+pub mod breaker;
 pub mod check;
 mod danger;
 pub mod decide;
@@ -13,5 +15,6 @@ mod pattern;
 mod peel;
 pub mod policy;
 pub mod protected;
+mod reach;
 pub mod rule;
 mod shell;

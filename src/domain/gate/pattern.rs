@@ -1,4 +1,4 @@
-//! The patterns inside rules: text with `*`, paths with anchors, addresses.
+//! The patterns inside rules: text with `*`, and paths with anchors.
 
 use globset::{GlobBuilder, GlobMatcher};
 
@@ -243,6 +243,35 @@ impl PathPattern {
         })
     }
 
+    /// A shell pattern, absolute, may stand for a path that this rule is about. A part of hardly more than stars stands
+    /// for anything, and is not taken for one that looks for this path.
+    pub(crate) fn may_be_meant_by(&self, pattern: &str, anchors: &Anchors<'_>) -> bool {
+        let parts: Vec<&str> = pattern.split('/').filter(|part| !part.is_empty()).collect();
+        let wild = |part: &str| part.contains(['*', '?', '[']);
+        let fits = |part: &str, name: &str| {
+            if !wild(part) {
+                return part.to_lowercase() == name;
+            }
+            let looks = part.chars().any(char::is_alphanumeric);
+            let glob = GlobBuilder::new(part).literal_separator(true).case_insensitive(true).build();
+            looks && glob.is_ok_and(|glob| glob.compile_matcher().is_match(name))
+        };
+        if let (Anchor::Anywhere, Varies::Name(name)) = (&self.anchor, &self.varies) {
+            return parts.iter().any(|part| wild(part) && fits(part, &name.folded));
+        }
+        let start = match &self.anchor {
+            Anchor::Root | Anchor::Anywhere => "/",
+            Anchor::Home => "~",
+            Anchor::File(dir) => &dir.exact,
+            Anchor::Cwd => &anchors.facts.cwd,
+        };
+        let Some(base) = anchors.facts.resolve(&format!("{start}/{}", self.literal.exact)) else { return false };
+        let base = base.to_lowercase();
+        let names: Vec<&str> = base.split('/').filter(|name| !name.is_empty()).collect();
+        let met = parts.len() >= names.len() && !self.literal.exact.is_empty();
+        met && parts.iter().zip(&names).all(|(part, name)| fits(part, name))
+    }
+
     /// `rest` is empty for the literal directory itself, else it begins with a slash.
     fn covers(&self, rest: &str, generous: bool) -> bool {
         let Some(inner) = rest.strip_prefix('/').filter(|inner| !inner.is_empty()) else {
@@ -285,32 +314,6 @@ impl Varies {
             glob.map(|glob| glob.compile_matcher()).map_err(|error| format!("its pattern is wrong: {}", error.kind()))
         };
         Ok(Varies::Glob { exact: build(false)?, folded: build(true)? })
-    }
-}
-
-/// What a rule must know of an address.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Url {
-    pub(crate) host: String,
-    pub(crate) has_userinfo: bool,
-}
-
-impl Url {
-    /// Reads scheme and host as an HTTP client would; `None` when it is no address of the web.
-    pub(crate) fn parse(address: &str) -> Option<Url> {
-        let clean = |letter: char| !letter.is_control() && letter != ' ' && letter != '\\';
-        let (scheme, rest) = address.split_once("://")?;
-        if !scheme.eq_ignore_ascii_case("http") && !scheme.eq_ignore_ascii_case("https") || !rest.chars().all(clean) {
-            return None;
-        }
-        let authority = rest.split(['/', '?', '#']).next()?;
-        let (userinfo, place) = match authority.rsplit_once('@') {
-            Some((_, place)) => (true, place),
-            None => (false, authority),
-        };
-        let host = if place.starts_with('[') { &place[..=place.find(']')?] } else { place.split(':').next()? };
-        let host = host.trim_end_matches('.').to_lowercase();
-        (!host.is_empty()).then_some(Url { host, has_userinfo: userinfo })
     }
 }
 
@@ -389,23 +392,5 @@ mod tests {
             }
         }
         assert!(PathPattern::parse("a/[b", None).is_err());
-    }
-
-    #[test]
-    fn the_host_is_the_one_that_a_client_would_ask() {
-        let table = [
-            ("https://Example.com/x", Some(("example.com", false))),
-            ("https://example.com.:8443?x", Some(("example.com", false))),
-            ("http://good.example@evil.example/", Some(("evil.example", true))),
-            ("http://[::1]:80/", Some(("[::1]", false))),
-            ("ftp://example.com", None),
-            ("http://a\\@b/", None),
-            ("example.com", None),
-            ("http:///x", None),
-        ];
-        for (address, want) in table {
-            let found = Url::parse(address);
-            assert_eq!(found.as_ref().map(|url| (url.host.as_str(), url.has_userinfo)), want, "{address}");
-        }
     }
 }

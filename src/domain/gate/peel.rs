@@ -5,6 +5,8 @@
 
 use crate::surface::shell::{Command, Script, Word};
 
+use super::reach;
+
 /// How many commands one command may turn out to run, and how deep they may be wrapped; what is beyond is not seen.
 const VIEWS_MAX: usize = 64;
 const WRAPPED_MAX: usize = 8;
@@ -157,16 +159,45 @@ pub(super) struct View {
 
 /// Everything that a command can be seen to run: itself, without assignments, and all behind wrappers, shells and
 /// `find -exec`; each also by the bare name of its program.
-pub(super) fn views(command: &Command) -> Vec<View> {
+/// `fed` are the texts that the script feeds to a command which reads its standard input.
+pub(super) fn views(command: &Command, fed: &[String]) -> Vec<View> {
     let mut views = Vec::new();
     look(&command.words, command.fed, WRAPPED_MAX, false, &mut views);
+    let reads_commands = |view: &View| view.command.name().is_some_and(|name| obeys_its_input(base(name)));
+    if command.fed && views.iter().any(reads_commands) {
+        for inner in fed.iter().map(|text| Script::parse(text)) {
+            for command in inner.commands() {
+                look(&command.words, command.fed, WRAPPED_MAX, true, &mut views);
+            }
+        }
+    }
     views
+}
+
+/// It runs what comes in by its standard input.
+fn obeys_its_input(name: &str) -> bool {
+    SHELLS.contains(&name) || matches!(name, "." | "source" | "at" | "batch" | "ssh" | "xargs" | "parallel" | "su")
+}
+
+/// The texts that a script feeds to its commands: here-documents, here-strings, and what it prints.
+pub(super) fn fed_texts(script: &Script) -> Vec<String> {
+    let printed = script.commands().iter().filter(|command| {
+        command.words.first().is_some_and(|name| matches!(base(&name.text), "echo" | "printf" | "cat"))
+    });
+    let printed = printed.map(|command| {
+        let words = command.words.iter().skip(1).filter(|word| !word.text.starts_with('-'));
+        words.map(|word| word.text.replace("\\n", "\n")).collect::<Vec<_>>().join(" ")
+    });
+    script.fed().iter().cloned().chain(printed).collect()
 }
 
 fn look(words: &[Word], fed: bool, depth: usize, nested: bool, views: &mut Vec<View>) {
     let Some(first) = words.first() else { return };
     if views.len() >= VIEWS_MAX || depth == 0 {
         return;
+    }
+    if let Some(expanded) = reach::expanded(words) {
+        look(&expanded, fed, depth - 1, nested, views);
     }
     let itself = Command { fed, ..Command::of_words(words) };
     if first.text.contains('/') {
@@ -187,6 +218,14 @@ fn look(words: &[Word], fed: bool, depth: usize, nested: bool, views: &mut Vec<V
             look(&command.words, command.fed, depth - 1, true, views);
         }
     };
+    if reach::runs_from_anywhere(name) {
+        for (at, _) in rest.iter().enumerate().filter(|(_, word)| !word.text.starts_with('-')) {
+            look(&rest[at..], fed, depth - 1, nested, views);
+        }
+    }
+    for text in reach::inner_texts(name, rest) {
+        script(&text, views);
+    }
     let joined = |words: &[Word]| words.iter().map(|word| word.text.as_str()).collect::<Vec<_>>().join(" ");
     match name {
         "find" | "fd" => {
@@ -232,6 +271,9 @@ pub(super) fn runs_its_arguments(command: &Command) -> bool {
         }),
         "git" => rest.first().is_some_and(|word| word.starts_with('-') && *word != "--version" && *word != "--help"),
         "npx" | "bunx" | "pnpx" | "uvx" | "tsx" => true,
+        "watch" | "setsid" | "ionice" | "flock" | "xargs" | "parallel" | "eval" | "exec" | "entr" => true,
+        "direnv" | "mise" | "devbox" => matches!(verb, "exec" | "x" | "run"),
+        "nix" | "nix-shell" => matches!(verb, "run" | "develop" | "shell") || base(name) == "nix-shell",
         "npm" => matches!(verb, "exec" | "x"),
         "pnpm" | "yarn" => matches!(verb, "dlx" | "exec"),
         "bun" => verb == "x",
@@ -251,7 +293,10 @@ mod tests {
     use super::*;
 
     fn seen(source: &str) -> Vec<String> {
-        Script::parse(source).commands().iter().flat_map(views).map(|view| view.command.joined()).collect()
+        let script = Script::parse(source);
+        let fed = fed_texts(&script);
+        let views = script.commands().iter().flat_map(|command| views(command, &fed));
+        views.map(|view| view.command.joined()).collect()
     }
 
     #[test]
@@ -277,11 +322,36 @@ mod tests {
             "command rm x",
             "trap 'rm x' EXIT",
             "\\rm x",
+            "strace -f -o log rm x",
+            "ssh -p 22 host rm x",
+            "ssh host 'cd /; rm x'",
+            "docker exec -it box rm x",
+            "parallel -j 2 rm x",
+            "tmux new -d 'rm x'",
+            "/lib64/ld-linux-x86-64.so.2 /bin/rm x",
+            "npx rm x",
+            "env -S'rm x'",
+            "env --split-string='rm x'",
+            "alias l='rm x'",
+            "git -c alias.x='!rm x' x",
+            "python3 -c 'import os; os.system(\"rm x\")'",
+            "awk 'BEGIN{system(\"rm x\")}'",
+            "bash <<< 'rm x'",
+            "bash <<E\nrm x\nE",
+            "bash <<'E'\nrm x\nE",
+            "echo 'rm x' | sh -s",
+            "printf 'rm x\\n' | sudo bash",
+            ". /dev/stdin <<< 'rm x'",
+            "{rm,x}",
+            "rm$IFS'x'",
+            "rm${IFS}x",
         ];
         for source in table {
             assert!(seen(source).contains(&"rm x".to_owned()), "{source}: {:?}", seen(source));
         }
-        for source in ["echo rm x", "timeout 5 echo rm x", "grep rm x", "git rm x"] {
+        for source in
+            ["echo rm x", "timeout 5 echo rm x", "grep rm x", "git rm x", "echo 'rm x' | wc -c", "cat <<E\nrm x\nE"]
+        {
             assert!(!seen(source).contains(&"rm x".to_owned()), "{source}: {:?}", seen(source));
         }
     }

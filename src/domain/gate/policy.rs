@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use crate::request::Asker;
 
+use super::breaker::Breaker;
 use super::rule::{Rule, Rules};
 
 /// How long a `permit` or `confirm` question waits by default (`[ask] timeout`).
@@ -97,6 +98,8 @@ pub struct Policy {
     pub own_secrets: Arc<[String]>,
     /// In `bypassPermissions`, a classifier that fails does not ask (the paper's fail-open; off by default).
     pub classifier_fails_open: bool,
+    /// When repeated denials of one kind are too many; for operators never.
+    pub breaker: Breaker,
 }
 
 impl Policy {
@@ -114,6 +117,7 @@ impl Policy {
             own_paths: Arc::new([]),
             own_secrets: Arc::new([]),
             classifier_fails_open: false,
+            breaker: Breaker::default(),
         }
     }
 

@@ -93,6 +93,11 @@ const CREDENTIALS: &[(&str, &str)] = &[
     (".aws", "credentials"),
     (".azure", ""),
     (".docker", "config.json"),
+    ("gh", "hosts.yml"),
+    ("glab-cli", "config.yml"),
+    (".terraform.d", "credentials.tfrc.json"),
+    (".cargo", "credentials.toml"),
+    (".cargo", "credentials"),
     ("gcloud", ""),
     (".gnupg", ""),
     (".kube", "config"),
@@ -113,6 +118,10 @@ pub fn secret(canonical: &str, own: &[String]) -> Option<&'static str> {
     let (name, dirs) = parts.split_last()?;
     if dirs.get(1) == Some(&"proc") && matches!(*name, "environ" | "mem") {
         return Some("it shows the memory of a process");
+    }
+    let leads_elsewhere = |part: &&str| matches!(*part, "root" | "cwd" | "fd" | "map_files");
+    if dirs.get(1) == Some(&"proc") && parts.iter().skip(3).any(|part| leads_elsewhere(&part)) {
+        return Some("it is a way around the path of a file");
     }
     if let Some(rest) = name.strip_prefix(".env")
         && (rest.is_empty() || rest.starts_with(['.', '-', '_']))
@@ -177,6 +186,8 @@ mod tests {
             "/ws/server.key",
             "/state/keys/signing",
             "/proc/1/environ",
+            "/proc/self/root/etc/shadow",
+            "/proc/self/cwd/x",
             "/home/u/.config/gcloud/credentials.db",
         ] {
             assert!(secret(path, &own).is_some(), "{path}");

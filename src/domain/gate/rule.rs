@@ -9,7 +9,8 @@ use thiserror::Error;
 use crate::risk::Risk;
 use crate::surface::shell::Command;
 
-use super::pattern::{Anchors, PathPattern, Spelled, TextPattern, Url};
+use super::address::{self, Url};
+use super::pattern::{Anchors, PathPattern, Spelled, TextPattern};
 
 /// The longest rule; a person writes shorter ones, and a longer one only costs.
 const RULE_CHARS_MAX: usize = 1000;
@@ -292,6 +293,15 @@ impl Rule {
         matches!(self.matcher, Matcher::Read(_) | Matcher::Edit(_))
     }
 
+    /// The rule may be about a path that this shell pattern, absolute, stands for.
+    pub(crate) fn may_be_meant_by(&self, pattern: &str, anchors: &Anchors<'_>) -> bool {
+        let path = match &self.matcher {
+            Matcher::Read(path) | Matcher::Edit(path) => path.as_ref(),
+            _ => None,
+        };
+        path.is_some_and(|path| path.may_be_meant_by(pattern, anchors))
+    }
+
     /// The rule is about every command.
     pub(crate) fn covers_all_commands(&self) -> bool {
         matches!(self.matcher, Matcher::Everything | Matcher::Bash(None))
@@ -302,7 +312,9 @@ impl Rule {
         let Matcher::Fetch(pattern) = &self.matcher else { return self.is_everything() };
         match pattern {
             None => true,
-            Some(FetchPattern::Address(pattern)) => self.fits(pattern, address),
+            Some(FetchPattern::Address(pattern)) => {
+                self.fits(pattern, address) && (self.generous() || url.is_none_or(|url| !url.is_odd))
+            }
             Some(FetchPattern::Domain(domain)) => {
                 let Some(url) = url else { return false };
                 let host = url.host.as_str();
@@ -311,8 +323,9 @@ impl Rule {
                     Some(name) if self.generous() => below(name),
                     None if self.generous() => host == domain || below(domain),
                     // `http://good.example@evil.example/` shows one host and goes to another.
-                    Some(name) => below(name) && !url.has_userinfo,
-                    None => host == domain && !url.has_userinfo,
+                    Some(_) | None if url.has_userinfo || url.is_odd => false,
+                    Some(name) => below(name),
+                    None => host == domain,
                 }
             }
         }
@@ -399,7 +412,10 @@ impl Line {
 
 fn fetch(spec: &str) -> FetchPattern {
     match spec.strip_prefix("domain:") {
-        Some(domain) => FetchPattern::Domain(domain.trim().trim_end_matches('.').to_lowercase()),
+        Some(domain) => FetchPattern::Domain(match domain.trim().strip_prefix("*.") {
+            Some(name) => format!("*.{}", address::host(name)),
+            None => address::host(domain.trim()),
+        }),
         None => FetchPattern::Address(TextPattern::plain(spec)),
     }
 }

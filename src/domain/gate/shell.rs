@@ -7,13 +7,14 @@ use crate::request::why::Step;
 use crate::surface::nature::{Deed, Nature};
 use crate::surface::shell::{Command, Script, Understood, Word, reads};
 
-use super::danger::{critical_removal, dangerous};
+use super::danger::{critical_removal, dangerous, sets_what_runs_later};
 use super::decide::{Case, Finding, Verdict, classified, judge as judge_deed};
 use super::matches::{Matched, choose};
 use super::pattern::Anchors;
-use super::peel::{View, base, core, is_harmlessly_set, runs_its_arguments, views};
+use super::peel::{View, base, core, fed_texts, is_harmlessly_set, runs_its_arguments, views};
 use super::policy::{Mode, Policy};
 use super::protected::{is_sink, protected, secret};
+use super::reach;
 use super::rule::{Line, Rule, Seen, Verb};
 
 /// The strictest of all findings: a deny before an ask before an allow, of two asks the one of the earlier step.
@@ -34,7 +35,8 @@ pub(crate) fn judge(policy: &Policy, case: Case<'_>, script: &Script, cwd: Optio
 /// The rule is about this command: all of it for an allow, any part of it for the others.
 pub(super) fn covers(rule: &Rule, case: Case<'_>, script: &Script) -> bool {
     let understood = script.understood() == Understood::Whole;
-    let mut parts = script.commands().iter().map(|command| Part::of(command, case));
+    let fed = Fed::of(script);
+    let mut parts = script.commands().iter().map(|command| Part::of(command, case, &fed));
     match rule.verb() {
         Verb::Allow => !script.commands().is_empty() && parts.all(|part| part.covered_by(rule, understood)),
         Verb::Ask | Verb::Deny => parts.any(|part| part.covered_by(rule, understood)),
@@ -50,7 +52,8 @@ fn judge_here(policy: &Policy, case: Case<'_>, script: &Script) -> Finding {
     if policy.mode == Mode::Plan && !proven {
         return Finding::new(Verdict::Deny, Step::Plan, "in plan mode only what is proven to read goes on");
     }
-    let parts: Vec<Part<'_>> = script.commands().iter().map(|command| Part::of(command, case)).collect();
+    let fed = Fed::of(script);
+    let parts: Vec<Part<'_>> = script.commands().iter().map(|command| Part::of(command, case, &fed)).collect();
     let mut findings = Vec::new();
     for part in &parts {
         findings.push(part_finding(policy, case, script, part, proven));
@@ -90,11 +93,37 @@ struct Part<'a> {
     paths: Vec<String>,
 }
 
+/// What the script's commands may be fed with.
+struct Fed {
+    texts: Vec<String>,
+    /// What it prints may become the words of another command: by a substitution, or by one that reads its arguments.
+    prints_arguments: bool,
+}
+
+impl Fed {
+    fn of(script: &Script) -> Fed {
+        let takes = |command: &Command| {
+            command.fed && command.words.iter().any(|word| matches!(base(&word.text), "xargs" | "parallel"))
+        };
+        let prints_arguments = script.understood() != Understood::Whole || script.commands().iter().any(takes);
+        Fed { texts: fed_texts(script), prints_arguments }
+    }
+}
+
 impl<'a> Part<'a> {
-    fn of(command: &'a Command, case: Case<'_>) -> Part<'a> {
-        let (views, core) = (views(command), core(command));
-        let arguments = command.words.iter().skip(1).filter(|_| !reads::prints_its_words(command));
-        let paths = arguments.flat_map(|word| candidates(case, word)).collect();
+    fn of(command: &'a Command, case: Case<'_>, fed: &Fed) -> Part<'a> {
+        let (views, core) = (views(command, &fed.texts), core(command));
+        let only_printed = reads::prints_its_words(command) && !fed.prints_arguments;
+        let arguments = command.words.iter().skip(1).filter(|_| !only_printed);
+        let mut paths: Vec<String> = arguments.flat_map(|word| candidates(case, word)).collect();
+        // What an interpreter's code has between quotes may be a path.
+        for view in &views {
+            let code = view
+                .command
+                .name()
+                .map_or_else(Vec::new, |name| reach::quoted_texts(base(name), &view.command.words[1..]));
+            paths.extend(code.iter().filter_map(|text| case.facts.resolve(text)));
+        }
         let lines = views.iter().map(|view| Line::of(&view.command)).collect();
         Part { command, lines, core_line: Line::of(&core), views, core, paths }
     }
@@ -200,6 +229,9 @@ fn immune(policy: &Policy, case: Case<'_>, part: &Part<'_>) -> Vec<Finding> {
         if let Some(target) = critical_removal(&view.command, case.facts) {
             findings.push(ask(format!("it removes {target}, which is more than a part of the work"), None));
         }
+        if let Some(why) = sets_what_runs_later(&view.command) {
+            findings.push(ask(format!("it changes what is run or obeyed later: {why}"), None));
+        }
         for path in targets(&view.command).into_iter().flat_map(|word| candidates(case, word)) {
             if let Some(why) = protected(&path, &policy.own_paths) {
                 findings.push(ask(format!("writing {path} is protected: {why}"), Some(path)));
@@ -221,12 +253,29 @@ fn candidates(case: Case<'_>, word: &Word) -> Vec<String> {
     let mut text = word.path();
     if word.expands {
         let home = case.facts.home.as_deref().unwrap_or("~");
-        text = text.replace("${HOME}", home).replace("$HOME", home);
+        let cwd = case.facts.cwd.as_str();
+        for (variable, value) in [("${HOME}", home), ("$HOME", home), ("${PWD}", cwd), ("$PWD", cwd)] {
+            text = text.replace(variable, value);
+        }
     }
+    if word.tilde
+        && let Some(rest) = text.strip_prefix("~+")
+    {
+        text = format!("{}{rest}", case.facts.cwd);
+    }
+    if word.braces {
+        return reach::spellings(&text)
+            .iter()
+            .flat_map(|text| pieces(text))
+            .filter_map(|piece| case.facts.resolve(&piece))
+            .collect();
+    }
+    let mut meant = Vec::new();
     if word.globs {
+        meant = secrets_like(&text);
         text = text.replace(['*', '?', '[', ']'], "");
     }
-    pieces(&text).iter().filter_map(|piece| case.facts.resolve(piece)).collect()
+    pieces(&text).iter().chain(&meant).filter_map(|piece| case.facts.resolve(piece)).collect()
 }
 
 /// The arguments of well-known commands that they write or remove.
@@ -235,19 +284,65 @@ fn targets(command: &Command) -> Vec<&Word> {
     let operands: Vec<&Word> = rest.iter().filter(|word| !word.text.starts_with('-')).collect();
     match base(&name.text) {
         "mv" | "rm" | "rmdir" | "unlink" | "shred" | "truncate" | "touch" | "mkdir" | "mknod" | "mkfifo" | "tee"
-        | "chmod" | "chown" | "chgrp" => operands,
+        | "chmod" | "chown" | "chgrp" | "patch" | "ed" | "ex" | "vi" | "vim" | "nvim" | "nano" | "emacs" => operands,
         "cp" | "install" | "ln" | "rsync" | "scp" => {
             let directory = rest.iter().position(|word| word.text == "-t").and_then(|at| rest.get(at + 1));
             directory.or(operands.last().copied()).into_iter().collect()
         }
-        "sed" | "perl"
-            if rest.iter().any(|word| word.text.starts_with("-i") || word.text.starts_with("--in-place")) =>
-        {
-            operands
-        }
+        "sed" if rest.iter().any(|word| in_place(&word.text)) => operands,
+        "perl" | "ruby" if rest.iter().any(|word| in_place(&word.text)) => operands,
+        "wget" => valued(rest, &["-P", "--directory-prefix"]),
+        "curl" => valued(rest, &["--output-dir"]),
+        "tar" if !rest.iter().any(|word| lists_or_creates(&word.text)) => valued(rest, &["-C", "--directory"]),
+        "unzip" | "7z" => valued(rest, &["-d"]),
         "dd" => rest.iter().filter(|word| word.text.starts_with("of=")).collect(),
         _ => Vec::new(),
     }
+}
+
+/// `-i`, `-pi`, `-i.bak`, `--in-place`: the files are written where they are.
+fn in_place(option: &str) -> bool {
+    let letters = option.strip_prefix('-').filter(|rest| !rest.starts_with('-'));
+    option.starts_with("--in-place")
+        || letters.is_some_and(|letters| letters.split('.').next().is_some_and(|flags| flags.contains('i')))
+}
+
+/// `tar t…` and `tar c…`: nothing is unpacked.
+fn lists_or_creates(option: &str) -> bool {
+    let letters = option.strip_prefix('-').unwrap_or(option);
+    letters.len() < 6 && letters.starts_with(['t', 'c']) && letters.bytes().all(|byte| byte.is_ascii_lowercase())
+}
+
+/// The words after these options.
+fn valued<'a>(rest: &'a [Word], options: &[&str]) -> Vec<&'a Word> {
+    let at = |(at, word): (usize, &Word)| options.contains(&word.text.as_str()).then(|| rest.get(at + 1)).flatten();
+    rest.iter().enumerate().filter_map(at).collect()
+}
+
+/// Well-known names of secrets that a pattern may stand for, in the pattern's directory. A pattern of hardly more than
+/// a star stands for anything, and is not taken for one that looks for secrets.
+fn secrets_like(pattern: &str) -> Vec<String> {
+    const NAMES: &[&str] = &[
+        ".env",
+        ".env.local",
+        ".netrc",
+        ".pgpass",
+        ".git-credentials",
+        "id_rsa",
+        "id_ed25519",
+        "credentials",
+        "shadow",
+    ];
+    let (dir, name) = pattern.rsplit_once('/').map_or(("", pattern), |(dir, name)| (dir, name));
+    let literal = name.chars().filter(|letter| letter.is_alphanumeric()).count();
+    let Ok(glob) = globset::Glob::new(name) else { return Vec::new() };
+    let glob = glob.compile_matcher();
+    let fits = |known: &&&str| known.starts_with('.') == name.starts_with('.') && glob.is_match(known);
+    if literal == 0 {
+        return Vec::new();
+    }
+    let path = |known: &&str| if dir.is_empty() { (*known).to_owned() } else { format!("{dir}/{known}") };
+    NAMES.iter().filter(fits).map(path).collect()
 }
 
 /// Redirections and `--output` options, judged as edits (and as reads).
@@ -308,15 +403,27 @@ fn renamed(word: &Word, text: &str) -> Word {
 /// Deny and ask rules for paths hold for the words of a command too.
 fn path_rules(policy: &Policy, case: Case<'_>, part: &Part<'_>) -> Vec<Finding> {
     let forbids = policy.rules.all().iter().any(|rule| rule.verb() != Verb::Allow && rule.is_about_paths());
-    if !forbids || part.paths.is_empty() {
+    if !forbids || (part.paths.is_empty() && part.views.len() < 2) {
         return Vec::new();
     }
     let nested = part.views.iter().filter(|view| view.nested && !reads::prints_its_words(&view.command));
     let inside = nested.flat_map(|view| view.command.words.iter().skip(1)).flat_map(|word| candidates(case, word));
+    let patterns: Vec<String> = part
+        .command
+        .words
+        .iter()
+        .skip(1)
+        .filter(|word| word.globs && !word.expands)
+        .filter_map(|word| case.facts.written(&word.path()))
+        .collect();
     let named: Vec<String> = part.paths.iter().cloned().chain(inside).collect();
     let targets = part.views.iter().flat_map(|view| targets(&view.command));
     let written: Vec<String> = targets.flat_map(|word| candidates(case, word)).collect();
     let anchors = Anchors::new(case.facts);
+    let meant = patterns.into_iter().filter_map(|pattern| {
+        let found = choose(policy, |rule| rule.verb() != Verb::Allow && rule.may_be_meant_by(&pattern, &anchors));
+        found.deny.or(found.ask).map(|finding| finding.at(Some(pattern)))
+    });
     named
         .into_iter()
         .filter_map(|path| {
@@ -329,6 +436,7 @@ fn path_rules(policy: &Policy, case: Case<'_>, part: &Part<'_>) -> Vec<Finding> 
             });
             found.deny.or(found.ask).map(|finding| finding.at(Some(path)))
         })
+        .chain(meant)
         .collect()
 }
 

@@ -1,6 +1,6 @@
 //! Questions and what people say to them.
 
-use crate::effect::outcome::OpKey;
+use crate::effect::outcome::{OpKey, WayOut};
 use crate::event::{Event, Found, FoundBy};
 use crate::gate::docket::{Answer, Ignored, Question, QuestionKey, QuestionKind};
 use crate::id::{BatchId, CallId, Epoch, QuestionId};
@@ -62,6 +62,14 @@ impl Mediator {
         };
         let note = escaped(&note, NOTE_CHARS_MAX);
         self.resolved(question, &open, found, FoundBy::Person { name: by, note });
+    }
+
+    /// A query, or another attempt with the same key, found out what became of it. Too late is not wrong: a person may
+    /// have been faster.
+    pub(super) fn found(&mut self, question: QuestionId, found: Found, note: &str) {
+        if let Some(open) = self.outcomes.remove(&question) {
+            self.resolved(question, &open, found, FoundBy::Query { note: escaped(note, NOTE_CHARS_MAX) });
+        }
     }
 
     fn resolved(&mut self, question: QuestionId, open: &OpenOutcome, found: Found, by: FoundBy) {
@@ -135,6 +143,12 @@ impl Mediator {
         }
         self.ledger.opened(unknown.op);
         self.acts.push(Action::Ask(question.clone()));
+        match unknown.way_out {
+            WayOut::QueryFirst | WayOut::Resend { .. } if unknown.args.is_some() => {
+                self.acts.push(Action::Look { question: id, unknown: Box::new(unknown.clone()) });
+            }
+            WayOut::QueryFirst | WayOut::Resend { .. } | WayOut::AskAgain | WayOut::Hold => {}
+        }
         self.outcomes.insert(id, OpenOutcome { question, unknown });
     }
 

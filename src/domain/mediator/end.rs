@@ -54,8 +54,15 @@ impl Mediator {
         let call = claim.id();
         let outcome = claim.conclude(report);
         self.record(Event::Outcome { call, known: outcome.known().clone() });
+        if let Known::Done(output) = outcome.known()
+            && let Some(validity) = outcome.tool().examine(output).filter(|found| !found.findings.is_empty())
+        {
+            self.record(Event::Examined { call, validity });
+        }
         let wish = outcome.request().wish();
         let unknown = match outcome.known() {
+            // Another attempt at an operation that is open already adds nothing to what a person has to find out.
+            Known::Unknown { .. } if self.ledger.is_open(outcome.op()) => None,
             Known::Unknown { loss, way_out } if outcome.nature().contract.changes() => Some(Unknown {
                 op: outcome.op(),
                 tool: wish.tool.clone(),
@@ -63,6 +70,8 @@ impl Mediator {
                 loss: loss.clone(),
                 way_out: *way_out,
                 question: None,
+                args: Some(std::sync::Arc::clone(wish.args.value())),
+                since: None,
             }),
             Known::Unknown { .. } | Known::Done(_) | Known::Failed(_) => None,
         };

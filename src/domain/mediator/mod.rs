@@ -22,6 +22,7 @@ use crate::effect::ledger::Ledger;
 use crate::effect::report::Report;
 use crate::effect::{Claim, Intent, Journaled, Order};
 use crate::event::{Event, Found};
+use crate::gate::breaker::Denials;
 use crate::gate::docket::{Answer, Docket, Question, QuestionIds, QuestionKey};
 use crate::gate::policy::Policy;
 use crate::id::{BatchId, CallId, Epoch, QuestionId, RunId};
@@ -99,6 +100,15 @@ pub enum Input {
         /// By whom.
         by: String,
     },
+    /// A query, or another attempt with the same key, found out what became of an effect.
+    Found {
+        /// The question, of kind `outcome`.
+        question: QuestionId,
+        /// What was found.
+        found: Found,
+        /// How.
+        note: String,
+    },
     /// Everything up to here is on the disk. May skip numbers, never goes back.
     Committed {
         /// The last record that is.
@@ -153,6 +163,14 @@ pub enum Action {
     },
     /// Tell people that there is a question. It stays with the mediator.
     Ask(Question),
+    /// Find out what became of an effect, as its contract allows; what is found comes back as [`Input::Found`]. Nobody
+    /// needs to: the question stays open until somebody does.
+    Look {
+        /// The question that is open about it.
+        question: QuestionId,
+        /// The effect.
+        unknown: Box<Unknown>,
+    },
     /// Tell people that nobody needs to answer any more.
     Withdraw {
         /// The question.
@@ -182,6 +200,8 @@ struct Run {
     policy: Arc<Policy>,
     epoch: Epoch,
     batches: BTreeSet<BatchId>,
+    /// Its own: a child begins with none.
+    denials: Denials,
     closing: bool,
 }
 
@@ -315,6 +335,7 @@ impl Mediator {
             Input::Submit { run, batch, wishes } => self.submit(run, batch, wishes),
             Input::Answer { question, answer, by } => self.answer(question, answer, by),
             Input::Settle { question, found, note, by } => self.resolve(question, found, note, by),
+            Input::Found { question, found, note } => self.found(question, found, &note),
             Input::Committed { upto } => self.committed(upto),
             Input::CommitFailed => self.commit_failed(),
             Input::Ended { call, report } => self.ended(call, report),

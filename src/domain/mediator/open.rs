@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::closure;
 use crate::event::Event;
+use crate::gate::breaker::Denials;
 use crate::gate::docket::{Permit, judge};
 use crate::gate::policy::Policy;
 use crate::id::{BatchId, CallId, Epoch, RunId};
@@ -39,8 +40,16 @@ impl Mediator {
         }
         self.record(Event::RunOpened { run, parent, asker: policy.asker.clone(), mode: policy.mode });
         let policy = Arc::new(policy);
-        let (epoch, batches) = (Epoch(0), BTreeSet::new());
-        let fresh = Run { parent, surface, narrowing, policy, epoch, batches, closing: false };
+        let fresh = Run {
+            parent,
+            surface,
+            narrowing,
+            policy,
+            epoch: Epoch(0),
+            batches: BTreeSet::new(),
+            denials: Denials::default(),
+            closing: false,
+        };
         self.runs.insert(run, fresh);
     }
 
@@ -99,6 +108,7 @@ impl Mediator {
     fn change(&mut self, run: RunId, policy: Policy, surface: Option<Surface>) {
         let Some(changed) = self.runs.get_mut(&run) else { return };
         changed.epoch = Epoch(changed.epoch.0 + 1);
+        changed.denials = Denials::default();
         let (epoch, mode) = (changed.epoch, policy.mode);
         changed.policy = Arc::new(policy);
         if let Some(surface) = surface {
@@ -198,11 +208,12 @@ impl Mediator {
     }
 
     fn judge(&mut self, run: RunId, batch: BatchId, requests: Vec<Request>) {
-        let Some(owner) = self.runs.get(&run) else {
+        let Some(owner) = self.runs.get_mut(&run) else {
             requests.into_iter().for_each(|request| self.end_unstarted(request.refuse(Why::NoSuchRun)));
             return;
         };
         let (policy, epoch) = (Arc::clone(&owner.policy), owner.epoch);
+        let mut denials = std::mem::take(&mut owner.denials);
         let resolved: Vec<_> = requests.into_iter().map(|request| owner.surface.resolve(request)).collect();
         let mut calls = Vec::with_capacity(resolved.len());
         for result in resolved {
@@ -211,7 +222,10 @@ impl Mediator {
                 Err(refusal) => self.end_unstarted(refusal),
             }
         }
-        let (docket, refused) = judge(&policy, epoch, calls, &mut self.questions, self.now);
+        let (docket, refused) = judge(&policy, epoch, calls, &mut self.questions, &mut denials, self.now);
+        if let Some(owner) = self.runs.get_mut(&run) {
+            owner.denials = denials;
+        }
         for refusal in refused {
             self.end_unstarted(refusal);
         }

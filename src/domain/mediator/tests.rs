@@ -60,6 +60,7 @@ impl Bench {
                     let words: Vec<&str> = entries.iter().map(|(_, event)| event.word()).collect();
                     format!("record{} {}", if now { " now" } else { "" }, words.join(" "))
                 }
+                Action::Look { question, .. } => format!("look {question}"),
                 Action::Ask(question) => format!("ask {} {}", question.id, question.kind.word()),
                 Action::Withdraw { question } => format!("withdraw {question}"),
                 Action::Start(order) => format!("start {}", order.call().position),
@@ -301,6 +302,8 @@ fn what_the_last_life_left_open_is_settled_and_asked_about_under_its_old_number(
         loss: Loss::DaemonEnded,
         way_out: crate::effect::outcome::WayOut::Hold,
         question,
+        args: None,
+        since: None,
     };
     let known = crate::effect::outcome::Known::Unknown {
         loss: Loss::DaemonEnded,
@@ -385,6 +388,7 @@ fn only_a_composite_that_runs_makes_wishes_and_only_in_its_own_run_and_those_bel
         parent: Some(sample::run()),
         narrowing: Narrowing::default(),
         surface: sample::surface(),
+        narrowing: Narrowing::default(),
         policy: sample::policy(Via::Agent),
     };
     bench.step(Input::Open(Box::new(below)));

@@ -2,9 +2,16 @@
 //!
 //! It never guesses "done": an intent without an outcome is unknown, and what the contract then allows is said beside
 //! it. Settle first, resolve later. What did not come to an intent was not started. Nothing is undone.
+//!
+//! [`history`] mends what a provider's history lacks because of it, and [`legality`] says what each provider wants.
+
+pub mod history;
+pub mod legality;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+
+use serde_json::Value;
 
 use crate::closure::Ending;
 use crate::effect::outcome::{Known, OpKey, WayOut, way_out};
@@ -15,6 +22,7 @@ use crate::id::{CallId, QuestionId, ToolName};
 use crate::request::shown::shown;
 use crate::request::why::Why;
 use crate::surface::contract::Contract;
+use crate::time::Wall;
 
 /// What one row says about a call, as far as repair cares. It can be read back from the written form, which need not
 /// keep outputs and messages whole.
@@ -54,6 +62,10 @@ pub enum Trace {
         tool: ToolName,
         /// The input as a person sees it.
         shown: String,
+        /// The input, where the log has it whole.
+        args: Option<Arc<Value>>,
+        /// When it was written.
+        at: Option<Wall>,
         /// What is promised about it.
         contract: Arc<Contract>,
     },
@@ -81,7 +93,8 @@ impl Trace {
             Event::Answered { answer, by, .. } => Trace::Answered { answer: *answer, by: by.clone() },
             Event::Permitted { protective, .. } => Trace::Permitted { protective: *protective },
             Event::Intent { op, tool, args, contract, .. } => {
-                Trace::Intent { op: *op, tool: tool.clone(), shown: shown(args), contract: Arc::clone(contract) }
+                let (shown, args) = (shown(args), Some(Arc::clone(args)));
+                Trace::Intent { op: *op, tool: tool.clone(), shown, args, at: None, contract: Arc::clone(contract) }
             }
             Event::Outcome { known, .. } => Trace::Outcome { ending: Ending::Ran(known.clone()) },
             Event::Settled { ending, .. } => Trace::Settled { unknown: ending.word() == "unknown" },
@@ -92,6 +105,7 @@ impl Trace {
             | Event::Queued { .. }
             | Event::Started { .. }
             | Event::StopAsked { .. }
+            | Event::Examined { .. }
             | Event::LateReport { .. } => return None,
         };
         event.call().map(|call| (call, trace))
@@ -137,6 +151,10 @@ pub struct Unknown {
     pub way_out: WayOut,
     /// The question that was opened about it before.
     pub question: Option<QuestionId>,
+    /// The input, where the log has it whole: what a query or another attempt needs.
+    pub args: Option<Arc<Value>>,
+    /// When the intent was written; `None` for one of this life.
+    pub since: Option<Wall>,
 }
 
 #[derive(Default)]
@@ -154,6 +172,8 @@ struct Declared {
     op: OpKey,
     tool: ToolName,
     shown: String,
+    args: Option<Arc<Value>>,
+    at: Option<Wall>,
     contract: Arc<Contract>,
 }
 
@@ -171,7 +191,9 @@ pub fn mend(rows: impl IntoIterator<Item = (CallId, Trace)>) -> Vec<Mend> {
             | Trace::Permitted { protective: false } => {}
             Trace::Requested { tool, shown } => story.wish = Some((tool, shown)),
             Trace::Permitted { protective: true } => story.protective = true,
-            Trace::Intent { op, tool, shown, contract } => story.intent = Some(Declared { op, tool, shown, contract }),
+            Trace::Intent { op, tool, shown, args, at, contract } => {
+                story.intent = Some(Declared { op, tool, shown, args, at, contract });
+            }
             Trace::Outcome { ending } => story.outcome = Some(ending),
             Trace::Settled { unknown: true } => story.settled_unknown = true,
             // Nothing is left to do: a long log must not fill the memory with what has ended well.
@@ -203,11 +225,12 @@ impl Story {
         };
         let question = self.question;
         let unknown = match (self.intent, self.wish) {
-            (Some(Declared { op, tool, shown, contract }), _) if is_unknown && contract.changes() => {
-                Some(Unknown { op, tool, shown, loss, way_out: way_out(&contract), question })
+            (Some(Declared { op, tool, shown, args, at, contract }), _) if is_unknown && contract.changes() => {
+                Some(Unknown { op, tool, shown, loss, way_out: way_out(&contract), question, args, since: at })
             }
             (None, Some((tool, shown))) if is_unknown && unlogged => {
-                Some(Unknown { op: OpKey(call), tool, shown, loss, way_out: WayOut::Hold, question })
+                let (op, way_out) = (OpKey(call), WayOut::Hold);
+                Some(Unknown { op, tool, shown, loss, way_out, question, args: None, since: None })
             }
             (Some(_) | None, _) => None,
         };
@@ -243,6 +266,8 @@ mod tests {
             op: OpKey(sample::id(1, 0)),
             tool: ToolName::new("act").unwrap(),
             shown: "{}".to_owned(),
+            args: None,
+            at: None,
             contract: Arc::new(contract),
         }
     }

@@ -75,6 +75,8 @@ pub struct Wish {
     pub args: Args,
     /// The call on whose behalf this one is made (a subagent, a workflow).
     pub parent: Option<CallId>,
+    /// The call that began the operation, when this is another attempt at it: the tool gets the same key.
+    pub again: Option<CallId>,
     /// What `sys` saw on the disk about the paths that the input names.
     pub facts: Arc<PathFacts>,
     /// The listener matched, exactly, a command that is marked protective. Obeyed for operators only.

@@ -51,7 +51,7 @@ impl PathFacts {
     /// home directory. A leaf that does not exist is kept, a leaf that is a dangling link is followed: creating it
     /// would create the target.
     ///
-    /// `None` when there is no canonical form: too many links, too long, a NUL, no working directory to start from, or
+    /// `None` when there is no canonical form: no name at all, too many links, too long, a NUL, no working directory to start from, or
     /// `~` of somebody else.
     #[must_use]
     pub fn resolve(&self, path: &str) -> Option<String> {
@@ -59,7 +59,7 @@ impl PathFacts {
     }
 
     fn walk(&self, path: &str, links: &BTreeMap<String, String>) -> Option<String> {
-        if path.contains('\0') || path.len() > PATH_BYTES_MAX {
+        if path.is_empty() || path.contains('\0') || path.len() > PATH_BYTES_MAX {
             return None;
         }
         let mut todo: Vec<&str> = Vec::new();

@@ -98,6 +98,17 @@ pub enum Why {
         /// One sentence in English.
         reason: String,
     },
+    /// The gate said no, to one kind of wish too often: an agent's turn ends here, and a person is told.
+    DeniedRepeatedly {
+        /// How often.
+        times: u32,
+        /// The step that decided.
+        step: Step,
+        /// The rule that decided, as it was written.
+        rule: Option<String>,
+        /// One sentence in English.
+        reason: String,
+    },
     /// A person said no.
     DeniedByPerson {
         /// Who.
@@ -154,6 +165,7 @@ impl Why {
             Why::NoSuchAction { .. } => "no_such_action",
             Why::Denied { .. } => "denied",
             Why::NobodyToAsk { .. } => "nobody_to_ask",
+            Why::DeniedRepeatedly { .. } => "denied_repeatedly",
             Why::DeniedByPerson { .. } => "denied_by_person",
             Why::AskTimedOut => "ask_timed_out",
             Why::PolicyChanged => "policy_changed",
@@ -175,6 +187,7 @@ impl Why {
         match self {
             Why::Denied { .. }
             | Why::NobodyToAsk { .. }
+            | Why::DeniedRepeatedly { .. }
             | Why::DeniedByPerson { .. }
             | Why::AskTimedOut
             | Why::DefinitionChanged { .. } => true,
@@ -223,6 +236,10 @@ impl Why {
             Why::NobodyToAsk { reason, rule, .. } => {
                 format!("it needs a person's word, and nobody can be asked: {reason}{}", by_rule(rule))
             }
+            Why::DeniedRepeatedly { times, step, rule, reason } => {
+                let rule = by_rule(rule);
+                format!("denied at {} for the {times}th time: {reason}{rule}; stop here and tell a person", step.word())
+            }
             Why::DeniedByPerson { by } => format!("{by} said no"),
             Why::AskTimedOut => "nobody answered in time".to_owned(),
             Why::PolicyChanged => "the policy of this run changed before the call started".to_owned(),
@@ -257,6 +274,10 @@ impl Why {
                 format!("在 {} 步骤被拒绝：{reason}{}", step.word(), by_rule(rule))
             }
             Why::NobodyToAsk { reason, rule, .. } => format!("需要有人确认，但无人可问：{reason}{}", by_rule(rule)),
+            Why::DeniedRepeatedly { times, step, rule, reason } => {
+                let rule = by_rule(rule);
+                format!("在 {} 步骤已第 {times} 次被拒绝：{reason}{rule}；请停止并告知人员", step.word())
+            }
             Why::DeniedByPerson { by } => format!("{by} 已拒绝"),
             Why::AskTimedOut => "在规定时间内无人答复".to_owned(),
             Why::PolicyChanged => "调用开始前，本次运行的策略已改变".to_owned(),

@@ -14,6 +14,8 @@ pub struct Contract {
     pub op_id: OpId,
     /// How the outcome can be found out later.
     pub outcome: OutcomeBy,
+    /// Sending it again adds nothing (A1). It need not give the original result back.
+    pub idempotent: bool,
     /// What the operation leaves behind.
     pub effect: Effect,
     /// Who can see the effect before it is final.
@@ -117,6 +119,7 @@ impl Contract {
             op_kind: op_kind.to_owned(),
             op_id: OpId::None,
             outcome: OutcomeBy::None,
+            idempotent: false,
             effect: Effect::Irreversible,
             visibility: Visibility::Open,
             commutes: Vec::new(),

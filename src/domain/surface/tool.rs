@@ -20,6 +20,8 @@ use crate::request::why::Why;
 use super::contract::{Contract, Effect, Visibility};
 use super::device::DeviceTable;
 use super::nature::{Class, Deed, Key, Keys, Lane, Nature};
+use super::outputs::{Outputs, Validity};
+use super::promise::Promise;
 use super::shell::{self, Script};
 use crate::risk::Risk;
 
@@ -148,8 +150,11 @@ pub enum BadTool {
 pub struct Tool {
     definition: Definition,
     input: Validator,
-    output: Option<Validator>,
+    output: Option<Outputs>,
+    /// The whole output schema, for a tool of another server: what it promises is for programs, and held as a whole.
+    whole: Option<Validator>,
     contracts: Contracts,
+    promises: Vec<Promise>,
 }
 
 impl Tool {
@@ -163,10 +168,27 @@ impl Tool {
         let output = definition
             .output_schema
             .as_ref()
-            .map(jsonschema::validator_for)
+            .map(Outputs::new)
             .transpose()
-            .map_err(|error| BadTool::OutputSchema { tool: definition.name.clone(), fact: error.to_string() })?;
-        Ok(Tool { definition, input, output, contracts: Contracts::new() })
+            .map_err(|fact| BadTool::OutputSchema { tool: definition.name.clone(), fact })?;
+        let whole = match (&definition.kind, &definition.output_schema) {
+            (Kind::Declared(Declared { mcp: Some(_), .. }), Some(schema)) => {
+                Some(jsonschema::validator_for(schema).map_err(|error| BadTool::OutputSchema {
+                    tool: definition.name.clone(),
+                    fact: error.to_string(),
+                })?)
+            }
+            _ => None,
+        };
+        Ok(Tool { definition, input, output, whole, contracts: Contracts::new(), promises: Vec::new() })
+    }
+
+    /// The same tool with what a person promises about its calls; of several that fit a call, the first counts.
+    #[must_use]
+    pub fn promised(mut self, promises: &[Promise]) -> Tool {
+        let own = promises.iter().filter(|promise| promise.tool == self.definition.name);
+        self.promises = own.cloned().collect();
+        self
     }
 
     /// As callers write it.
@@ -205,10 +227,31 @@ impl Tool {
         }
     }
 
-    /// The first way in which an output differs from the promised schema: (where, what is expected).
+    /// Where an output breaks the schema that another server declared for it, and what is expected there.
     #[must_use]
     pub fn output_breach(&self, output: &Value) -> Option<(String, String)> {
-        self.output.as_ref().and_then(|schema| breach(schema, output))
+        self.whole.as_ref().and_then(|schema| breach(schema, output))
+    }
+
+    /// Each parameter of an output against what the tool promised of it, and each reading of a device against the range
+    /// of its point. None for a tool that promises nothing.
+    #[must_use]
+    pub fn examine(&self, output: &Value) -> Option<Validity> {
+        let promised = self.output.as_ref()?;
+        Some(match &self.definition.kind {
+            Kind::Device(devices) => {
+                let mut validity = promised.judge(output);
+                validity.findings.extend(devices.judge_ranges(output));
+                validity
+            }
+            // A downstream server promises its structured content, which lies beside the text for people.
+            Kind::Declared(Declared { mcp: Some(_), .. }) => {
+                promised.judge(output.get("structuredContent").unwrap_or(output))
+            }
+            Kind::ReadFile | Kind::WriteFile | Kind::Shell | Kind::Http | Kind::Monitor(_) | Kind::Declared(_) => {
+                promised.judge(output)
+            }
+        })
     }
 
     /// The texts of the input that are paths `sys` should look at before the call is submitted.
@@ -234,6 +277,14 @@ impl Tool {
         if let Some((path, expected)) = breach(&self.input, args.value()) {
             return Err(Why::BadInput { path, expected });
         }
+        let mut nature = self.nature_by_itself(args, facts)?;
+        if let Some(promise) = self.promises.iter().find(|promise| promise.fits(args.value())) {
+            nature.contract = Arc::clone(&promise.contract);
+        }
+        Ok(nature)
+    }
+
+    fn nature_by_itself(&self, args: &Args, facts: &PathFacts) -> Result<Nature, Why> {
         match &self.definition.kind {
             Kind::Device(devices) => self.device(devices, args),
             Kind::ReadFile => {
@@ -331,9 +382,9 @@ impl Tool {
             contract: if reads {
                 Arc::clone(&self.contracts.device_read)
             } else {
-                // A written register carries no id of the operation: reading it back shows the state of the plant, not
-                // whose doing it is. So there is no evidence of the outcome, and an unknown one waits for a person.
-                Arc::new(Contract::weakest(&format!("device.{}", action)))
+                let written = args.text("point").filter(|_| action == "write").map(|point| format!("write/{point}"));
+                let promised = facts.contracts.get(written.as_deref().unwrap_or(action));
+                promised.map_or_else(|| Arc::new(Contract::weakest(&format!("device.{action}"))), Arc::clone)
             },
             patience: DEVICE_PATIENCE,
         })

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use interlock_domain::effect::Order;
 use interlock_domain::effect::report::{Failure, Report};
-use interlock_domain::id::TaskId;
+use interlock_domain::id::{CallId, TaskId};
 use interlock_domain::liveness::lifecycle::State;
 use interlock_domain::surface::device::DeviceTable;
 use interlock_domain::surface::tool::{BadTool, Tool};
@@ -66,6 +66,26 @@ impl Own {
         Own { tasks, keeper, log, state }
     }
 
+    /// Tells people that a run wishes again and again for what is denied: an alarm that stands until it is reset.
+    pub fn denied_repeatedly(&self, call: CallId, times: u32) {
+        let text = format!(
+            "run {} was denied {times} times for one kind of call; see: interlock trace {}",
+            call.run, call.run
+        );
+        tracing::warn!(%call, times, "denied repeatedly");
+        let (source, at) = (format!("run:{}", call.run), crate::sys::clock::wall());
+        let kept = self.keeper.later(move |state| {
+            // One alarm a run, whatever the count.
+            if state.standing_alarms()?.iter().any(|alarm| alarm.source == source) {
+                return Ok(());
+            }
+            state.raise_alarm(&source, &text, at).map(|_| ())
+        });
+        if let Err(error) = kept {
+            tracing::error!(%error, %call, "an alarm was not kept");
+        }
+    }
+
     /// The order is for one of them.
     #[must_use]
     pub fn is_own(order: &Order) -> bool {
@@ -93,7 +113,7 @@ impl Own {
         let Ok(rows) = self.tasks.list(false).await else {
             return failed("no_supervisor", "the supervisor does not answer");
         };
-        let living: Vec<_> = rows.iter().filter(|(row, _)| row.state.is_living()).collect();
+        let living: Vec<_> = rows.iter().filter(|(row, _)| row.state.is_living() && !row.own).collect();
         match action {
             "list" | "status" => {
                 let rows: Vec<Value> = rows.iter().map(|(row, seq)| tasks::to_json(row, *seq)).collect();

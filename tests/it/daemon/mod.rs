@@ -2,10 +2,13 @@
 mod agents;
 mod commands;
 mod crash;
+mod learning;
+mod ground;
 mod interlocks;
 mod manners;
 mod proxy;
 mod voice;
+mod wyoming;
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::{UnixDatagram, UnixStream};
@@ -57,24 +60,61 @@ impl Home {
 
     /// Starts the daemon and waits until it says that it is ready, as systemd does.
     fn start(self, config: Option<&Path>) -> Daemon {
+        self.start_heard(config, &[]).0
+    }
+
+    /// The same, with variables of its own; gives the socket on which it speaks to systemd, too.
+    fn start_heard(self, config: Option<&Path>, envs: &[(&str, &str)]) -> (Daemon, Heard) {
         let notify = self.path("notify");
         // A second life in the same directory binds it anew.
         let _ = std::fs::remove_file(&notify);
         let listener = UnixDatagram::bind(&notify).unwrap();
         listener.set_read_timeout(Some(DEADLINE)).unwrap();
         let log = std::fs::File::create(self.path("log")).unwrap();
-        let child =
-            self.command(config).env("NOTIFY_SOCKET", &notify).stdout(Stdio::null()).stderr(log).spawn().unwrap();
+        let child = self
+            .command(config)
+            .env("NOTIFY_SOCKET", &notify)
+            .envs(envs.iter().copied())
+            .stdout(Stdio::null())
+            .stderr(log)
+            .spawn()
+            .unwrap();
         let socket = self.path("interlock.sock");
         let daemon = Daemon { child, home: Some(self.directory), socket };
+        let mut heard = Heard { listener, told: Vec::new() };
+        while !heard.told.iter().any(|line| line == "READY=1") {
+            assert!(heard.listen(DEADLINE), "not ready: {:?}\n{}", heard.told, daemon.log());
+        }
+        (daemon, heard)
+    }
+}
+
+/// What systemd hears.
+struct Heard {
+    listener: UnixDatagram,
+    /// Every assignment, in order.
+    told: Vec<String>,
+}
+
+impl Heard {
+    /// Hears one message; false when none comes in this time.
+    fn listen(&mut self, time: Duration) -> bool {
+        self.listener.set_read_timeout(Some(time)).unwrap();
         let mut message = [0; 4096];
+        let Ok(length) = self.listener.recv(&mut message) else { return false };
+        self.told.extend(String::from_utf8_lossy(&message[..length]).lines().map(str::to_owned));
+        true
+    }
+
+    /// Hears until something begins so; what was said before it is forgotten.
+    fn until(&mut self, beginning: &str) -> String {
+        let end = Instant::now() + DEADLINE;
         loop {
-            let length =
-                listener.recv(&mut message).unwrap_or_else(|error| panic!("not ready: {error}\n{}", daemon.log()));
-            let text = String::from_utf8_lossy(&message[..length]);
-            if text.lines().any(|line| line == "READY=1") {
-                return daemon;
+            if let Some(at) = self.told.iter().position(|line| line.starts_with(beginning)) {
+                return self.told.drain(..=at).next_back().unwrap();
             }
+            let left = end.saturating_duration_since(Instant::now());
+            assert!(!left.is_zero() && self.listen(left), "{beginning} was not said");
         }
     }
 }

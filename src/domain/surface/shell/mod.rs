@@ -24,6 +24,7 @@ pub struct Script {
     source: String,
     understood: Understood,
     commands: Vec<Command>,
+    fed: Vec<String>,
 }
 
 /// How well a command string was understood.
@@ -156,8 +157,8 @@ impl Script {
     /// Looks at a command string; every string has an answer.
     #[must_use]
     pub fn parse(source: &str) -> Script {
-        let (commands, understood) = parse::parse(source);
-        Script { source: source.to_owned(), understood, commands }
+        let parse::Parsed { commands, understood, fed } = parse::parse(source);
+        Script { source: source.to_owned(), understood, commands, fed }
     }
 
     /// As it was written.
@@ -176,6 +177,12 @@ impl Script {
     #[must_use]
     pub fn commands(&self) -> &[Command] {
         &self.commands
+    }
+
+    /// The texts of its here-documents and here-strings, as they were written.
+    #[must_use]
+    pub fn fed(&self) -> &[String] {
+        &self.fed
     }
 
     /// The words that may be paths, for `sys` to look at.

@@ -7,7 +7,15 @@ use crate::request::shown::hides;
 
 use super::{Assignment, COMMANDS_MAX, Command, NEST_MAX, Redirect, SCRIPT_CHARS_MAX, Understood, Word};
 
-pub(super) fn parse(source: &str) -> (Vec<Command>, Understood) {
+/// What the walk found.
+pub(super) struct Parsed {
+    pub(super) commands: Vec<Command>,
+    pub(super) understood: Understood,
+    /// The texts of here-documents and here-strings.
+    pub(super) fed: Vec<String>,
+}
+
+pub(super) fn parse(source: &str) -> Parsed {
     let mut found = Found::default();
     if source.chars().nth(SCRIPT_CHARS_MAX).is_some() {
         found.opaque("it is too long");
@@ -21,12 +29,13 @@ pub(super) fn parse(source: &str) -> (Vec<Command>, Understood) {
         (None, Some(why)) => Understood::Opaque(why),
         (None, None) => Understood::Whole,
     };
-    (found.commands, understood)
+    Parsed { commands: found.commands, understood, fed: found.fed }
 }
 
 #[derive(Default)]
 struct Found {
     commands: Vec<Command>,
+    fed: Vec<String>,
     opaque: Option<&'static str>,
     broken: Option<&'static str>,
 }
@@ -221,7 +230,11 @@ impl Parser<'_> {
         command.fed |= reads;
         let number = target.text.strip_suffix('-').unwrap_or(&target.text);
         let copies = operator.ends_with('&') && target.is_fixed() && number.bytes().all(|byte| byte.is_ascii_digit());
-        if copies || operator == "<<<" {
+        if operator == "<<<" {
+            self.found.fed.push(target.text);
+            return;
+        }
+        if copies {
             return;
         }
         command.redirects.push(Redirect { writes: !matches!(operator, "<" | "<&"), target });
@@ -257,6 +270,7 @@ impl Parser<'_> {
                 }
                 end = self.at;
             }
+            self.found.fed.push(self.text[start..end].iter().collect());
             if !document.quoted {
                 self.found.opaque("it has a here-document whose body expands");
                 let body = self.text[start..end].to_vec();

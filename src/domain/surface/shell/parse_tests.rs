@@ -4,7 +4,7 @@ use super::*;
 
 /// The commands, each as its words in brackets; then what it could not tell.
 fn told(source: &str) -> String {
-    let (commands, understood) = parse(source);
+    let Parsed { commands, understood, .. } = parse(source);
     let mut told: Vec<String> = commands
         .iter()
         .map(|command| {
@@ -105,7 +105,7 @@ fn what_is_no_command_is_told_apart() {
 fn hostile_nesting_ends_at_a_bound() {
     let many = 100_000;
     for text in ["(", "$(", "`", "${", "\"$(", "<(", "((", "{ ", "\\", "'", "a;", "<<a\n", "$((", "${x:-"] {
-        let (commands, understood) = parse(&text.repeat(many / text.len()));
+        let Parsed { commands, understood, .. } = parse(&text.repeat(many / text.len()));
         assert!(commands.len() <= COMMANDS_MAX, "{text:?}");
         assert_ne!(understood, Understood::Whole, "{text:?}");
     }
@@ -117,7 +117,7 @@ fn any_text_has_an_answer() {
     let letters: Vec<char> = "ab \t\n;&|<>()'\"\\$`{}[]*?~#!=+-@/0127EOF<<\u{7}\u{202e}中".chars().collect();
     for _ in 0..20_000 {
         let source: String = (0..rng.usize(0..40)).map(|_| letters[rng.usize(0..letters.len())]).collect();
-        let (commands, _) = parse(&source);
+        let commands = parse(&source).commands;
         assert!(commands.len() <= COMMANDS_MAX);
     }
 }

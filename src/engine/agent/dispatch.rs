@@ -1,0 +1,251 @@
+//! From the calls of an answer to their results: hooks, one batch, one reply for each.
+//!
+//! Hooks look before the calls are handed in, so that what the gate judges is the input as it will be; what a hook
+//! changes is judged like everything else, and nothing that a hook says allows anything. A call that never becomes a
+//! wish (no such name, an input beyond the bounds, a hook's no) has its result all the same.
+
+use interlock_domain::agent::profile::{Hook, When};
+use interlock_domain::agent::{Action, Input, Loop, result};
+use interlock_domain::block::{Block, Message, Role, ToolResult, ToolUse};
+use interlock_domain::id::{BatchId, CallId, RunId};
+use interlock_domain::request::BATCH_LEN_MAX;
+use interlock_domain::request::args::Args;
+use serde_json::{Value, json};
+
+use super::Parts;
+use super::drive::{Runner, cut};
+use super::offered::Offered;
+use super::told::Told;
+use crate::engine::handle::{Answered, NotTaken, Wanted};
+use crate::engine::log::Query;
+use crate::record::Row;
+use crate::store::conversation::Line;
+use crate::tool::hook::{self, Answer};
+
+/// How much a hook may add to a result, bytes.
+const ADDED_BYTES_MAX: usize = 8 * 1024;
+
+/// A call on its way.
+enum Way {
+    /// It is the n-th wish of the batch.
+    Wished(usize),
+    /// It ends here.
+    Ended(ToolResult),
+}
+
+impl Runner {
+    /// Hands the calls in and waits for their results.
+    pub(super) async fn dispatch(&mut self, machine: &mut Loop, offered: &Offered, calls: Vec<ToolUse>) -> Input {
+        if calls.len() > BATCH_LEN_MAX {
+            let text = format!(
+                "not started (too_many_calls): {} calls in one message; at most {BATCH_LEN_MAX} are taken together",
+                calls.len()
+            );
+            return Input::Results(calls.iter().map(|call| call.answer(text.clone(), true)).collect());
+        }
+        let (mut wanted, mut ways) = (Vec::new(), Vec::new());
+        for call in &calls {
+            match self.wish(offered, call).await {
+                Ok(wish) => {
+                    ways.push(Way::Wished(wanted.len()));
+                    wanted.push(wish);
+                }
+                Err(text) => ways.push(Way::Ended(call.answer(text, true))),
+            }
+        }
+        if self.tell.is_closed() {
+            let unstarted = calls.iter().map(|call| call.answer(result::INTERRUPTED, true));
+            return Input::Results(unstarted.collect());
+        }
+        let answered = if wanted.is_empty() { Ok(Vec::new()) } else { self.submit(machine, &calls, wanted).await };
+        let mut results = Vec::with_capacity(calls.len());
+        for (call, way) in calls.iter().zip(ways) {
+            let (ended, evidence, word, code) = match (way, &answered) {
+                (Way::Ended(ended), _) => (ended, None, "not_started", None),
+                (Way::Wished(_), Err(error)) => {
+                    (call.answer(format!("not started: {error}"), true), None, "not_started", None)
+                }
+                (Way::Wished(at), Ok(answered)) => match answered.get(at) {
+                    None => (call.answer(result::NOT_KNOWN, true), None, "unknown", None),
+                    Some(answered) => {
+                        let ending = &answered.reply.ending;
+                        (result::of(call, ending), answered.evidence, ending.word(), ending.code())
+                    }
+                },
+            };
+            let ended = self.after(call, ended, word).await;
+            self.tell(Told::Result {
+                id: call.id.to_string(),
+                tool: call.name.clone(),
+                result: word,
+                code: code.map(str::to_owned),
+                text: ended.text.clone(),
+                evidence,
+            })
+            .await;
+            results.push(ended);
+        }
+        Input::Results(results)
+    }
+
+    /// The wish that a call stands for; else what its model reads instead.
+    async fn wish(&mut self, offered: &Offered, call: &ToolUse) -> Result<Wanted, String> {
+        let tool = offered
+            .named(&call.name)
+            .ok_or_else(|| format!("not started (no_such_tool): there is no tool {:?} for this run", call.name))?;
+        let mut input = (*call.input).clone();
+        for hook in self.hooks(When::Before, tool.as_str()) {
+            let question = json!({
+                "event": hook.when.word(), "run": self.run.to_string(), "id": call.id.as_str(), "tool": tool.as_str(),
+                "input": input,
+            });
+            let denied = |reason: &str| format!("denied (hook): {reason}");
+            let said = hook::ask(&hook.command, &question, &self.settings.cwd, hook.patience).await;
+            let (decision, reason, changed) = match said {
+                Ok(Answer::Nothing) => continue,
+                Ok(Answer::No { reason }) => ("deny", reason, false),
+                Ok(Answer::Says(says)) => {
+                    let reason = says.get("reason").and_then(Value::as_str).unwrap_or("a hook said no").to_owned();
+                    let no = says.get("decision").and_then(Value::as_str) == Some("deny");
+                    let other = says.get("input").filter(|other| other.is_object() && **other != input).cloned();
+                    match (no, other) {
+                        (true, _) => ("deny", reason, false),
+                        (false, Some(other)) => {
+                            input = other;
+                            ("change", String::new(), true)
+                        }
+                        // Whatever else it says: an allow of a hook allows nothing.
+                        (false, None) => continue,
+                    }
+                }
+                // Whoever put it there wanted to be asked.
+                Err(error) => ("deny", error.to_string(), false),
+            };
+            let row = Row { to: Some(decision.into()), ..Row::new(crate::engine::stamp::now(), "agent_hook") };
+            let program = hook.command.first();
+            self.log(
+                row,
+                json!({
+                    "turn": self.turn, "id": call.id.as_str(), "tool": tool.as_str(), "hook": program,
+                    "reason": cut(&reason), "input": if changed { input.clone() } else { Value::Null },
+                }),
+            );
+            if !changed {
+                return Err(denied(&reason));
+            }
+        }
+        if let Err(error) = Args::new(input.clone()) {
+            return Err(format!("not started (bad_input): {error}"));
+        }
+        self.tell(Told::Call { id: call.id.to_string(), tool: tool.as_str().to_owned(), input: input.clone() }).await;
+        Ok(Wanted { tool, input, protective: false })
+    }
+
+    fn hooks(&self, when: When, tool: &str) -> Vec<Hook> {
+        let hooks = self.settings.hooks.iter();
+        hooks.filter(|hook| hook.when == when && hook.is_about(tool)).cloned().collect()
+    }
+
+    /// What hooks make of a result.
+    async fn after(&mut self, call: &ToolUse, mut ended: ToolResult, word: &str) -> ToolResult {
+        for hook in self.hooks(When::After, &call.name) {
+            let question = json!({
+                "event": hook.when.word(), "run": self.run.to_string(), "id": call.id.as_str(), "tool": call.name,
+                "input": *call.input, "result": word, "text": ended.text,
+            });
+            let said = hook::ask(&hook.command, &question, &self.settings.cwd, hook.patience).await;
+            let (decision, text) = match said {
+                Ok(Answer::Nothing) => continue,
+                Ok(Answer::No { reason }) => ("withhold", reason),
+                Ok(Answer::Says(says)) => {
+                    let text = |key: &str| says.get(key).and_then(Value::as_str).map(str::to_owned);
+                    match (text("decision").as_deref(), text("add")) {
+                        (Some("deny"), _) => ("withhold", text("reason").unwrap_or_default()),
+                        (_, Some(add)) => ("add", add),
+                        (_, None) => continue,
+                    }
+                }
+                // The call has ended: what became of it is not to be hidden by a hook that broke.
+                Err(error) => ("add", format!("({error})")),
+            };
+            let row = Row { to: Some(decision.into()), ..Row::new(crate::engine::stamp::now(), "agent_hook") };
+            let program = hook.command.first();
+            self.log(
+                row,
+                json!({
+                    "turn": self.turn, "id": call.id.as_str(), "tool": call.name, "hook": program,
+                    "reason": cut(&text),
+                }),
+            );
+            let text = &text[..text.floor_char_boundary(ADDED_BYTES_MAX)];
+            if decision == "add" {
+                ended.text.push_str(&format!("\n[hook] {text}"));
+            } else {
+                // What happened stays said; only what the tool gave is kept back.
+                ended.text = format!("{word}; the result was withheld by a hook: {text}");
+                ended.is_error = true;
+                ended.images.clear();
+            }
+        }
+        ended
+    }
+
+    /// One batch, to its end. A cancellation cancels the batch and waits for what that leaves.
+    async fn submit(
+        &mut self,
+        machine: &mut Loop,
+        calls: &[ToolUse],
+        wanted: Vec<Wanted>,
+    ) -> Result<Vec<Answered>, NotTaken> {
+        let submitted = self.parts.mediator.submit_within(self.run, wanted, &self.within).await?;
+        let batch = submitted.batch;
+        let ids: Vec<&str> = calls.iter().map(|call| call.id.as_str()).collect();
+        let row = Row::new(crate::engine::stamp::now(), "agent_dispatched");
+        self.log(row, json!({ "turn": self.turn, "batch": batch.0, "calls": ids }));
+        // A later life finds by it what became of calls whose results it does not have. Without it, it says so.
+        self.write(vec![Line::Batch(batch.0)]).await;
+        for open in &submitted.questions {
+            let asked = &open.question;
+            let about = format!("{} {}: {}", asked.tool, asked.shown, asked.reason);
+            self.tell(Told::Question { question: asked.id, about, left_ms: open.left_ms }).await;
+        }
+        let mut replies = submitted.replies;
+        tokio::select! {
+            answered = &mut replies => return answered.map_err(|_| NotTaken::Stopping),
+            () = self.tell.closed() => {}
+        }
+        if let Some(Action::StopBatch) = machine.step(Input::Cancel) {
+            self.parts.mediator.cancel(batch);
+        }
+        replies.await.map_err(|_| NotTaken::Stopping)
+    }
+}
+
+/// Gives the calls that a run of an earlier life left open what the log knows of them.
+pub(super) async fn recall(parts: &Parts, run: RunId, batch: Option<u64>, history: &mut Vec<Message>) {
+    let Some(last) = history.last().filter(|last| last.role == Role::Assistant) else { return };
+    let open: Vec<ToolUse> = last.calls().cloned().collect();
+    let mut results = Vec::with_capacity(open.len());
+    for (call, position) in open.iter().zip(0_u32..) {
+        let text = match batch {
+            // Nothing was handed in.
+            None => result::INTERRUPTED.to_owned(),
+            Some(batch) => {
+                let id = CallId { run, batch: BatchId(batch), position };
+                let query = Query { call: Some(id), kind: Some("settled".to_owned()), ..Query::default() };
+                let found = parts.log.query(query).await.unwrap_or_default();
+                match found.last().and_then(|row| row.row.to.clone()).as_deref() {
+                    Some("done") => "done; the result was lost when the daemon was restarted".to_owned(),
+                    Some("not_started") => result::INTERRUPTED.to_owned(),
+                    Some("failed") => "failed; the reason was lost when the daemon was restarted".to_owned(),
+                    Some(_) | None => result::NOT_KNOWN.to_owned(),
+                }
+            }
+        };
+        let is_error = !text.starts_with("done");
+        results.push(Block::ToolResult(call.answer(text, is_error)));
+    }
+    if !results.is_empty() {
+        history.push(Message { role: Role::User, blocks: results });
+    }
+}
