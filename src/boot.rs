@@ -376,8 +376,7 @@ async fn serve(made: Made) -> Result<(), BootError> {
     }
     let (learner, learner_inbox) = Learner::new(keeper.clone());
     let basis = commands.basis(Arc::clone(&devices));
-    let (listener, ears) =
-        Listener::new(basis.ears(&learned.0), mediator.clone(), writer.clone(), learner.clone());
+    let (listener, ears) = Listener::new(basis.ears(&learned.0), mediator.clone(), writer.clone(), learner.clone());
     let listener_running = tokio::spawn(ears.run());
     let learner_owner =
         learner::Owner::new(learner_inbox, basis, learned, keeper.clone(), writer.clone(), listener.clone());
@@ -443,7 +442,12 @@ async fn serve(made: Made) -> Result<(), BootError> {
         mcp: Arc::clone(&core),
         models,
         servers: servers.clone(),
-        status: status(&places, mcp_url(&core, mcp_address), wyoming_address, plant.as_ref().map(|plant| plant.address)),
+        status: status(
+            &places,
+            mcp_url(&core, mcp_address),
+            wyoming_address,
+            plant.as_ref().map(|plant| plant.address),
+        ),
         reload,
     });
     let control_running = tokio::spawn(control::serve(socket, context, stopped));
@@ -583,12 +587,7 @@ fn carry_signals(signals: Signals) -> Result<mpsc::Receiver<Signal>, BootError> 
     Ok(receiver)
 }
 
-fn status(
-    places: &Places,
-    mcp: Option<String>,
-    wyoming: Option<SocketAddr>,
-    plant: Option<SocketAddr>,
-) -> Value {
+fn status(places: &Places, mcp: Option<String>, wyoming: Option<SocketAddr>, plant: Option<SocketAddr>) -> Value {
     json!({
         "pid": std::process::id(),
         "state": places.state.display().to_string(),

@@ -115,7 +115,8 @@ impl Reloader {
         if (old.listen, &old.tls, &old.hosts, tokens(old)) != (new.listen, &new.tls, &new.hosts, tokens(new)) {
             return Err(restart("where MCP listens, and who may come in,"));
         }
-        if (self.config.wyoming_listen, &self.config.wyoming_socket) != (config.wyoming_listen, &config.wyoming_socket) {
+        if (self.config.wyoming_listen, &self.config.wyoming_socket) != (config.wyoming_listen, &config.wyoming_socket)
+        {
             return Err(restart("wyoming"));
         }
         if (self.config.scan, self.config.tau, self.config.tier) != (config.scan, config.tau, config.tier) {

@@ -2,9 +2,9 @@
 mod agents;
 mod commands;
 mod crash;
-mod learning;
 mod ground;
 mod interlocks;
+mod learning;
 mod manners;
 mod proxy;
 mod voice;
