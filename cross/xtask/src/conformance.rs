@@ -103,7 +103,7 @@ pub(crate) fn run(places: &Places, arguments: &[String]) -> Result<ExitCode, Str
             "inspector" => drop(command.args([&world.url, "echo", "text=hello"])),
             "python" => drop(command.args(["python_mcp.py", &world.url, "echo", r#"{"text": "你好"}"#])),
             "fastmcp" => {
-                command.args(["fastmcp_tasks.py", &world.url, "--command"]);
+                command.args(["fastmcp_client.py", &world.url, "--command"]);
                 command
                     .arg(places.target.join("debug/interlock"))
                     .arg("--socket")

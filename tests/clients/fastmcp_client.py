@@ -3,7 +3,7 @@
 Over HTTP, fastmcp-tasks 4.1.4 leaves out the header `Mcp-Name` on `tasks/get`, which 2026-07-28 asks for; the right
 answer is -32020 with a message that says what to send. Over stdio there are no headers, and the whole tour is made.
 
-usage: fastmcp_tasks.py URL --command PROGRAM ARGUMENT…
+usage: fastmcp_client.py URL --command PROGRAM ARGUMENT…
 """
 
 import asyncio
