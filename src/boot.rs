@@ -45,6 +45,7 @@ use crate::engine::resolver;
 use crate::engine::servers;
 use crate::engine::supervisor::{self, Supervisor, Vital, Watchdog};
 use crate::engine::tasks::{self, Tasks};
+use crate::engine::workflow::Workflows;
 use crate::plant;
 use crate::record::event::trace;
 use crate::store::chain::Algorithm;
@@ -334,7 +335,7 @@ async fn serve(made: Made) -> Result<(), BootError> {
     let settings = mcp::servers(&config)?;
     let (down, updates) = crate::tool::mcp::Servers::new();
     let tools = surface::tools(&config, Arc::clone(&devices), &grounds, down.clone())?;
-    let base = surface::base(&devices, &config.contracts)?;
+    let base = surface::base(&devices, &config)?;
     let visible = Surface::new(base.clone());
     let log = Log::new(places.state.clone());
     let (stop, stopped) = watch::channel(false);
@@ -346,8 +347,12 @@ async fn serve(made: Made) -> Result<(), BootError> {
     let (devices_sender, devices_receiver) = watch::channel(Arc::clone(&devices));
     let resolver = resolver::Resolver::new(sought, mediator.clone(), devices_receiver);
     let resolver_running = tokio::spawn(resolver.run());
-    let own = Arc::new(Own::new(tasks.clone(), keeper.clone(), log.clone(), places.state.clone()));
-    let model = agent::settings(config.agent.as_ref(), &grounds_receiver.borrow().cwd).unwrap_or_else(|error| {
+    let workflows = Workflows::open(mediator.clone(), keeper.clone(), log.clone(), writer.clone()).await;
+    let workflows = workflows.map_err(|error| BootError::Other(error.into()))?;
+    let (recipes_sender, recipes) = watch::channel(Arc::clone(&config.recipes));
+    let own = Own::new(tasks.clone(), keeper.clone(), log.clone(), places.state.clone(), workflows, recipes);
+    let own = Arc::new(own);
+    let model = agent::settings(&config, &grounds_receiver.borrow().cwd).unwrap_or_else(|error| {
         // The plant does not stop for it.
         tracing::error!(kind = "MODEL_OFF", "{error}; there is no language model until the next reload");
         None
@@ -462,6 +467,7 @@ async fn serve(made: Made) -> Result<(), BootError> {
         grounds_sender,
         model_sender,
         devices_sender,
+        recipes_sender,
         profiles_sender,
         plant: plant.as_ref().map(|plant| plant.devices.clone()),
     };

@@ -30,11 +30,25 @@
 //! # The rooms, in reading order
 //!
 //! - [`interlock_domain`]: the chain `request, surface, gate, schedule, effect, closure, event, repair, mediator`, each
-//!   naming only what stands before it; `device` (points, codec, plans), `command` (understanding), `liveness`.
+//!   naming only what stands before it; `trace` (a run's graph, from facts of the log); `device` (points, codec, plans), `command` (understanding), `liveness`.
 //! - [`boot`]: the only place that constructs everything, and the only start and stop order.
 //! - [`engine`]: `mediator` carries the machine's actions out, `listener` owns the active commands and the short
 //!   dialogues, `learner` what was learned and its versions, `supervisor` watches our threads, `tasks` turns its notices into evidence and alarms, `own` runs the
+//!   naming only what stands before it; `device` (points, codec, plans), `command` (understanding), `liveness`; `agent`
+//!   (the loop of a language model), `context` (what keeps its history within a window).
+//! - [`boot`]: the only place that constructs everything, and the only start and stop order.
+//! - [`engine`]: `mediator` carries the machine's actions out, `listener` owns the active commands and the short
+//!   dialogues, `agent` drives the runs of a language model, `supervisor` watches our threads, `tasks` turns its notices into evidence and alarms, `own` runs the
 //!   tools that act on the daemon itself, `keeper` owns `state.db`, `watch` supervises what is not ours.
+//!   dialogues, `learner` what was learned and its versions, `supervisor` watches our threads, `tasks` turns its notices
+//!   into evidence and alarms, `own` runs the tools that act on the daemon itself, `keeper` owns `state.db`, `ground`
+//!   looks after the log and its disk, `watch` supervises what is not ours.
+//!   naming only what stands before it; `device` (points, codec, plans, process interlocks), `command` (understanding), `liveness`.
+//! - [`boot`]: the only place that constructs everything, and the only start and stop order.
+//! - [`engine`]: `mediator` carries the machine's actions out, `listener` owns the active commands and the short
+//!   dialogues, `supervisor` watches our threads, `tasks` turns its notices into evidence and alarms, `own` runs the
+//!   tools that act on the daemon itself, `keeper` owns `state.db`, `watch` supervises what is not ours,
+//!   `resolver` finds out what became of unknown effects, `workflow` carries groups of effects with a guarantee.
 //! - [`store`]: the evidence log (one writer, group commit, hash chain, signed head), its readers, and the state.
 //! - [`record`]: the one written form of an event: disk, command line and MCP share it.
 //! - [`tool`]: runs an order: device (Modbus), files, shell, HTTP, tools of the MCP servers behind us (`tool::mcp`, whose
@@ -76,6 +90,8 @@
 //!   110 to 190 µs a call, and its typed models would still need three adapters to let unknown members through.
 //! - A tool of another server is trusted as it was first seen; what changes later waits for a person. A change of the
 //!   tools is no new epoch: an open question about a pump does not fall because a foreign server restarted.
+//! - A composite call (a subagent, a workflow's commit) leaves the line when it starts, and what the law of order puts
+//!   behind it waits outside the line (`schedule::hold`): a parent that waits for its child holds nothing.
 //! - Facts about paths are gathered by whoever submits, before the call; the tool opens the canonical path without
 //!   following links, so that what was judged is what is opened.
 #![deny(unsafe_code)]

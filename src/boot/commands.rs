@@ -34,7 +34,7 @@ pub fn load(config: &Config) -> Result<CommandSet, ConfigError> {
     if config.command_files.is_empty() {
         all = commands::read(Path::new(commands::EMBEDDED_NAME), commands::EMBEDDED)?;
     }
-    for file in &config.command_files {
+    for file in config.command_files.iter().chain(&config.extensions.command_files) {
         let more = commands::read(file, &config::read(file)?)?;
         for command in &more.list {
             if all.list.iter().any(|known| known.id == command.id) {
@@ -48,7 +48,12 @@ pub fn load(config: &Config) -> Result<CommandSet, ConfigError> {
     let words = lexicon::read(Path::new(lexicon::EMBEDDED_NAME), lexicon::EMBEDDED)?;
     let costs = lexicon::read_confusions(Path::new(lexicon::EMBEDDED_CONFUSIONS_NAME), lexicon::EMBEDDED_CONFUSIONS)?;
     let replay = regression::read(Path::new(regression::EMBEDDED_NAME), regression::EMBEDDED)?;
-    Ok(CommandSet { commands: all, lexicon: words, confusions: costs, replay, policy: config.learning,
+    Ok(CommandSet {
+        commands: all,
+        lexicon: words,
+        confusions: costs,
+        replay,
+        policy: config.learning,
         dialogue: config.dialogue_patience,
     })
 }
@@ -68,7 +73,12 @@ impl std::fmt::Display for Clash {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Conflict { command, phrase, other, other_phrase, margin } = &self.conflict;
         let place = |(file, line): &(PathBuf, usize)| format!("{}:{line}", file.display());
-        write!(f, "{}: {phrase:?} ({command}) and {}: {other_phrase:?} ({other}) ", place(&self.at), place(&self.other_at))?;
+        write!(
+            f,
+            "{}: {phrase:?} ({command}) and {}: {other_phrase:?} ({other}) ",
+            place(&self.at),
+            place(&self.other_at)
+        )?;
         if *margin == 0.0 {
             f.write_str("cannot be told apart by sound")
         } else {

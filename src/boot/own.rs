@@ -16,7 +16,7 @@ use crate::record::{Row, hex, kind};
 use crate::store::head::Head;
 use crate::store::queue::{Entry, Writer};
 use crate::sys::notify::Notifier;
-use crate::sys::process;
+use crate::sys::{npu, process};
 
 /// A start that takes longer than this is told to systemd ...
 const START_USUAL: Duration = Duration::from_secs(2);
@@ -75,6 +75,10 @@ pub(super) fn end_process() -> (EndProcess, mpsc::Receiver<String>) {
 /// Starts the daemon's own tasks. One that cannot be started is told, and the daemon runs without it.
 pub(super) fn start(supervisor: &Supervisor, runtime: &Handle, tau: Duration, mut ground: Ground) {
     ground.look();
+    for node in npu::nodes().into_iter().filter(|node| node.refused) {
+        let directive = format!("DeviceAllow={} rw", node.path);
+        tracing::warn!(directive, "{} may not be opened: its line is missing in the unit", node.path);
+    }
     let (state, writer, keeper) = (ground.state.clone(), ground.writer.clone(), ground.keeper.clone());
     let verify = ground::verify_once(state, writer, keeper);
     let born = [

@@ -17,6 +17,7 @@ use crate::engine::handle::{Grounds, Mediator};
 use crate::engine::learner::Learner;
 use crate::engine::servers::Servers;
 use crate::engine::stamp;
+use crate::engine::workflow::tool::Recipes;
 use crate::record::{Row, kind};
 use crate::store::queue::{Entry, Writer};
 use crate::sys::notify::Notifier;
@@ -33,6 +34,7 @@ pub(super) struct Reloader {
     pub(super) grounds_sender: watch::Sender<Arc<Grounds>>,
     pub(super) model_sender: watch::Sender<Option<Arc<crate::engine::agent::Settings>>>,
     pub(super) devices_sender: watch::Sender<Arc<Devices>>,
+    pub(super) recipes_sender: watch::Sender<Arc<Recipes>>,
     pub(super) profiles_sender: watch::Sender<Arc<Profiles>>,
     /// The devices of the embedded plant, while it runs.
     pub(super) plant: Option<Devices>,
@@ -74,10 +76,10 @@ impl Reloader {
         let bug = |error: super::BootError| Refused::from(Trouble::new(Kind::Bug, error.to_string()));
         let grounds = surface::grounds(&config, &self.places.state).map_err(bug)?;
         let tools = surface::tools(&config, Arc::clone(&devices), &grounds, self.servers.down()).map_err(bug)?;
-        let base = surface::base(&devices, &config.contracts).map_err(bug)?;
+        let base = surface::base(&devices, &config).map_err(bug)?;
         let servers = mcp::servers(&config).map_err(refused)?;
         let settings = surface::settings(&config, &self.places);
-        let model = super::agent::settings(config.agent.as_ref(), &grounds.cwd)
+        let model = super::agent::settings(&config, &grounds.cwd)
             .map_err(|error| Trouble::new(Kind::Config, error.to_string()))?;
         let busy = |error: crate::engine::handle::NotTaken| Refused::from(Trouble::new(Kind::Busy, error.to_string()));
         // The gate first: nothing that is understood anew may pass under old rules.
@@ -90,6 +92,7 @@ impl Reloader {
         let _ = self.grounds_sender.send(Arc::new(grounds));
         let _ = self.model_sender.send(model);
         let _ = self.devices_sender.send(Arc::clone(&devices));
+        let _ = self.recipes_sender.send(Arc::clone(&config.recipes));
         let count = set.len();
         let busy = |error: crate::engine::learner::NotLearned| Trouble::new(Kind::Busy, error.to_string());
         self.learner.rebase(set.basis(devices)).await.map_err(busy)?;

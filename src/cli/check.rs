@@ -42,6 +42,12 @@ pub(super) fn check(args: &CheckArgs, out: &Out) -> Result<(), CliError> {
             "commands": commands.len(),
             "bound": bound,
             "rules": config.rules.all().len(),
+            "servers": config.mcp.servers.len(),
+            "plugins": config.extensions.manifests.len(),
+            "skills": config.extensions.skills.len(),
+            "aliases": config.extensions.aliases.len(),
+            "checks": config.extensions.maintenance.len(),
+            "warnings": warnings(&config),
         }))?;
         return ended;
     }
@@ -59,5 +65,15 @@ pub(super) fn check(args: &CheckArgs, out: &Out) -> Result<(), CliError> {
     out.line(&format!("  devices  {}{simulated}, {} interlocks", devices.len(), devices.interlock_count()))?;
     out.line(&format!("  commands {} ({bound} bound to a tool)", commands.len()))?;
     out.line(&format!("  rules    {}", config.rules.all().len()))?;
+    let more = &config.extensions;
+    let (servers, skills, checks) = (config.mcp.servers.len(), more.skills.len(), more.maintenance.len());
+    out.line(&format!("  servers  {servers} ({} plugins)", more.manifests.len()))?;
+    out.line(&format!("  skills   {skills}, aliases {}, checks {checks}", more.aliases.len()))?;
+    warnings(&config).iter().try_for_each(|warning| out.line(&format!("warning: {warning}")))?;
     ended
+}
+
+/// What the writer of a rule should know.
+fn warnings(config: &config::Config) -> Vec<String> {
+    config.rules.all().iter().filter_map(|rule| rule.warning().map(str::to_owned)).collect()
 }

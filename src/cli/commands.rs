@@ -222,7 +222,9 @@ fn test(args: &CommandsTestArgs, out: &Out) -> Result<(), CliError> {
             _ => missed += 1,
         }
         if verdict != "right" {
-            out.json(&json!({ "line": number, "query": query, "expected": expected, "found": meant, "verdict": verdict }))?;
+            out.json(
+                &json!({ "line": number, "query": query, "expected": expected, "found": meant, "verdict": verdict }),
+            )?;
         }
     }
     out.json(&json!({ "right": right, "asked": asked, "missed": missed, "wrong": wrong, "bad_lines": bad }))?;

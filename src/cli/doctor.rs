@@ -1,8 +1,10 @@
 //! `interlock doctor`: this machine, one line a check, each with what to do.
 //!
-//! It looks and changes nothing: no device is opened (opening a watchdog starts its countdown), nothing is written
-//! into the state directory. What cannot be checked on this machine is said by name; silence would read as "fine".
+//! It looks and changes nothing: of devices only the nodes of an accelerator are opened (opening a watchdog starts its
+//! countdown), nothing is written into the state directory. What cannot be checked on this machine is said by name; silence would read as "fine".
 //! [`examine`] gathers, [`lines`] judges: the judgement is a table of cases.
+
+mod npu;
 
 use std::env;
 use std::fmt;
@@ -20,6 +22,7 @@ use super::places;
 use crate::store;
 use crate::sys::clock::{self, TimeQuality};
 use crate::sys::{machine, open, pidfd};
+pub use npu::Npus;
 
 /// Below this the evidence log has no room for a day of a busy box.
 const FREE_WANTED: u64 = 512 << 20;
@@ -154,7 +157,7 @@ pub struct Facts {
     /// The CPU has the atomics of ARMv8.1.
     pub has_lse: bool,
     /// Ascend devices.
-    pub npus: usize,
+    pub npus: Npus,
 }
 
 /// What was seen of the state directory.
@@ -200,7 +203,7 @@ pub fn examine(state: &Path, socket: &Path, sqlite: &str) -> Facts {
         loopback: TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map(drop).map_err(|error| error.to_string()),
         is_phytium: cpu.contains(&implementer),
         has_lse: cpu.lines().any(|line| line.starts_with("Features") && line.split(' ').any(|flag| flag == "atomics")),
-        npus: (0..16).filter(|number| Path::new(&format!("/dev/davinci{number}")).exists()).count(),
+        npus: npu::examine(),
     }
 }
 
@@ -267,7 +270,7 @@ pub fn lines(facts: &Facts) -> Vec<Line> {
         socket(facts),
         network(&facts.loopback),
         doctor_model::model_line(&facts.model),
-        npu(facts.npus),
+        npu::judge(&facts.npus),
     ]
 }
 
@@ -505,23 +508,6 @@ fn network(loopback: &Result<(), String>) -> Line {
     }
 }
 
-fn npu(count: usize) -> Line {
-    if count == 0 {
-        return line(
-            "npu",
-            Verdict::Note,
-            "no /dev/davinci*: the checks for Ascend cannot run here",
-            "没有 /dev/davinci*：昇腾的检查无法在此运行",
-        );
-    }
-    line(
-        "npu",
-        Verdict::Note,
-        format_args!("{count} Ascend devices are there; the line onnxruntime says whether the model runs on them"),
-        format_args!("发现 {count} 个昇腾设备；模型是否在其上运行见 onnxruntime 一行"),
-    )
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -553,7 +539,7 @@ mod tests {
             loopback: Ok(()),
             is_phytium: true,
             has_lse: true,
-            npus: 0,
+            npus: Npus::default(),
         }
     }
 
@@ -600,6 +586,12 @@ mod tests {
             "BAD  sqlite       3.51.2 has the WAL-reset bug -> use a build with 3.51.3 or later",
         );
         check("npu", |_| {}, "note npu          no /dev/davinci*: the checks for Ascend cannot run here");
+        check(
+            "npu",
+            |facts| facts.npus = Npus { cards: 1, refused: vec!["/dev/hisi_hdc".to_owned()] },
+            "BAD  npu          /dev/hisi_hdc may not be opened -> as a service, list each in a drop-in \
+             (interlock-npu.conf): DeviceAllow=/dev/hisi_hdc rw",
+        );
         check(
             "network",
             |facts| facts.loopback = Err("no such device".to_owned()),

@@ -85,11 +85,7 @@ fn version(row: &Value, out: &Out) -> Result<(), CliError> {
     out.headed(&shown(row, "version"), &rest)
 }
 
-fn propose(
-    args: &ProposeArgs,
-    client: impl Fn() -> Result<Client, CliError>,
-    out: &Out,
-) -> Result<(), CliError> {
+fn propose(args: &ProposeArgs, client: impl Fn() -> Result<Client, CliError>, out: &Out) -> Result<(), CliError> {
     let own = args.offline || args.commands.is_some() || args.state.is_some() || args.policy.is_some();
     if !own {
         match client() {
@@ -112,9 +108,9 @@ fn to_daemon(client: impl Fn() -> Result<Client, CliError>, out: &Out) -> Result
     let mut line = Vec::new();
     for number in 1_u64.. {
         line.clear();
-        if match_verb::bounded_line(&mut input, &mut line).map_err(|error| {
-            CliError::new(Exit::NoInput, format!("standard input: {error}"))
-        })? == 0
+        if match_verb::bounded_line(&mut input, &mut line)
+            .map_err(|error| CliError::new(Exit::NoInput, format!("standard input: {error}")))?
+            == 0
         {
             break;
         }

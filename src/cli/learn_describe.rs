@@ -38,7 +38,10 @@ pub(super) fn describe(files: &[PathBuf], out: &Out) -> Result<(), CliError> {
             if line.trim_ascii().is_empty() {
                 continue;
             }
-            match serde_json::from_slice::<Value>(&line).map_err(|error| format!("not JSON: {error}")).and_then(|v| listed(&v)) {
+            match serde_json::from_slice::<Value>(&line)
+                .map_err(|error| format!("not JSON: {error}"))
+                .and_then(|v| listed(&v))
+            {
                 Ok(all) => all.iter().try_for_each(|tool| answer(told(tool)))?,
                 Err(error) => {
                     bad = true;
@@ -95,7 +98,12 @@ fn tool(value: &Value) -> Result<Described, String> {
     let name = value["name"].as_str().ok_or("a tool has a name")?;
     let hint = |key: &str| value["annotations"][key].as_bool();
     let seen = value["seen"].as_array().into_iter().flatten().map(|one| Seen {
-        given: one["given"].as_array().into_iter().flatten().filter_map(|name| name.as_str().map(str::to_owned)).collect(),
+        given: one["given"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(|name| name.as_str().map(str::to_owned))
+            .collect(),
         complaint: one["complaint"].as_str().map(str::to_owned),
         changed: one["changed"].as_bool().unwrap_or(false),
     });
@@ -111,7 +119,8 @@ fn tool(value: &Value) -> Result<Described, String> {
 
 fn read_skill(file: &Path, tools: &BTreeSet<String>) -> Result<Skill, CliError> {
     let text = config::read(file)?;
-    let whole = file.canonicalize().map_err(|error| CliError::new(Exit::NoInput, format!("{}: {error}", file.display())))?;
+    let whole =
+        file.canonicalize().map_err(|error| CliError::new(Exit::NoInput, format!("{}: {error}", file.display())))?;
     let folder = whole.parent().unwrap_or(Path::new("/"));
     let mut files = BTreeSet::new();
     let mut open = vec![folder.to_owned()];

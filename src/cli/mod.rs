@@ -35,6 +35,7 @@ mod status;
 mod task;
 mod trace;
 mod watch;
+mod workflow;
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -87,8 +88,9 @@ fn verb(cli: &Cli, out: &Out) -> Result<ExitCode, CliError> {
         Verb::Learn(verb) => learn::learn(verb, client, out),
         Verb::Knowledge(verb) => knowledge::knowledge(verb, out),
         Verb::Policy(verb) => policy::policy(verb),
+        Verb::Workflow(verb) => workflow::workflow(verb, client()?, out),
         Verb::Trace(args) => trace::trace(args, out),
-        Verb::Effects(verb) => effects::effects(verb),
+        Verb::Effects(verb) => effects::effects(verb, client, out),
         Verb::Mcp(args) => match &args.verb {
             None => mcp::bridge(client()?),
             Some(verb) => mcp::servers(verb, client()?, &out),

@@ -165,7 +165,10 @@ impl<'a> Reader<'a> {
         'a: 'n,
     {
         let table = self.table(node)?;
-        self.known(table, &["id", "text", "aliases", "patterns", "fallback", "slots", "category", "risk", "protective", "bind"])?;
+        self.known(
+            table,
+            &["id", "text", "aliases", "patterns", "fallback", "slots", "category", "risk", "protective", "bind"],
+        )?;
         let needed = |key: &str| table.get(key).ok_or_else(|| self.at(node, format!("the command has no {key:?}")));
         let (id, text, risk) = (needed("id")?, needed("text")?, needed("risk")?);
         let mut phrases = vec![(self.string(text)?.to_owned(), text)];
@@ -221,9 +224,8 @@ impl<'a> Reader<'a> {
         let needed = |key: &str| table.get(key).ok_or_else(|| self.at(node, format!("the slot has no {key:?}")));
         let kind = needed("type")?;
         let kind_name = self.string(kind)?;
-        let of = SlotKind::parse(kind_name).ok_or_else(|| {
-            self.at(kind, format!("the slot type {kind_name:?} is not known")).hint(SlotKind::NAMES)
-        })?;
+        let of = SlotKind::parse(kind_name)
+            .ok_or_else(|| self.at(kind, format!("the slot type {kind_name:?} is not known")).hint(SlotKind::NAMES))?;
         let values = match table.get("values") {
             Some(list) => self.array(list)?.map(|value| self.listed(value)).collect::<Result<Vec<_>, _>>()?,
             None => Vec::new(),
@@ -250,10 +252,7 @@ impl<'a> Reader<'a> {
         let table = self.table(node)?;
         self.known(table, &["say", "value"])?;
         let needed = |key: &str| table.get(key).ok_or_else(|| self.at(node, format!("the value has no {key:?}")));
-        Ok(Listed {
-            said: self.string(needed("say")?)?.to_owned(),
-            value: self.string(needed("value")?)?.to_owned(),
-        })
+        Ok(Listed { said: self.string(needed("say")?)?.to_owned(), value: self.string(needed("value")?)?.to_owned() })
     }
 
     fn bind(&self, node: &Node<'a>, slots: &[Slot]) -> Result<Vec<bind::Step>, ConfigError> {

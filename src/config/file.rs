@@ -36,6 +36,15 @@ pub(super) struct File {
     pub(super) model: Model,
     #[serde(default)]
     pub(super) knowledge: Knowledge,
+    /// Read by `config::extend`.
+    #[serde(default, rename = "alias")]
+    pub(super) _alias: Option<IgnoredAny>,
+    #[serde(default, rename = "skills")]
+    pub(super) _skills: Option<IgnoredAny>,
+    #[serde(default, rename = "plugins")]
+    pub(super) _plugins: Option<IgnoredAny>,
+    #[serde(default, rename = "maintenance")]
+    pub(super) _maintenance: Option<IgnoredAny>,
     /// Read by `config::agent`.
     #[serde(default, rename = "agent")]
     pub(super) _agent: Option<IgnoredAny>,
@@ -44,6 +53,9 @@ pub(super) struct File {
     pub(super) _bus: Option<IgnoredAny>,
     #[serde(default, rename = "device")]
     pub(super) _device: Option<IgnoredAny>,
+    /// Read by `config::workflow`.
+    #[serde(default, rename = "workflow")]
+    pub(super) _workflow: Option<IgnoredAny>,
     /// Read by `config::contract`.
     #[serde(default, rename = "contract")]
     pub(super) _contract: Option<IgnoredAny>,

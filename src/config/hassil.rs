@@ -141,9 +141,7 @@ impl House {
                         at(value, format!("{said} stands for more than {VALUES_OF_ENTRY_MAX} texts, or for no text"))
                     })?;
                     let out = value.get("out").and_then(Node::text);
-                    all.extend(
-                        forms.into_iter().map(|said| Listed { value: out.unwrap_or(&said).to_owned(), said }),
-                    );
+                    all.extend(forms.into_iter().map(|said| Listed { value: out.unwrap_or(&said).to_owned(), said }));
                     if all.len() > VALUES_MAX {
                         return Err(at(list, format!("the list {name:?} has more than {VALUES_MAX} values")));
                     }
@@ -186,7 +184,8 @@ impl Draft {
                 let fault = format!("{text}: written out it has {length} characters; {TEMPLATE_LEN_MAX} fit");
                 return Err(at(fault).hint("take one of its rules apart into two sentences"));
             }
-            let template = Template::parse(&source).map_err(|fault| at(format!("{text}: written out as {source}: {fault}")))?;
+            let template =
+                Template::parse(&source).map_err(|fault| at(format!("{text}: written out as {source}: {fault}")))?;
             let into = if context { &mut self.fallback } else { &mut self.templates };
             if !into.contains(&template) {
                 into.push(template);
@@ -298,7 +297,8 @@ impl Draft {
     }
 
     fn command(self, intent: String, taken: &mut Vec<String>) -> Definition {
-        let shown = self.templates.iter().chain(&self.fallback).map(|template| syntax::shown(&template.parts, &self.slots));
+        let shown =
+            self.templates.iter().chain(&self.fallback).map(|template| syntax::shown(&template.parts, &self.slots));
         let text = shown.filter(|text| !text.is_empty()).find(|text| !taken.contains(text)).unwrap_or(intent.clone());
         taken.push(text.clone());
         Definition {
@@ -357,8 +357,7 @@ expansion_rules:
         let command = &imported.list[0];
         let found: Vec<&str> = command.patterns.iter().map(|pattern| pattern.source.as_str()).collect();
         assert_eq!(found, templates, "{sentences}");
-        let found: Vec<(&str, SlotKind)> =
-            command.slots.iter().map(|slot| (slot.name.as_str(), slot.kind)).collect();
+        let found: Vec<(&str, SlotKind)> = command.slots.iter().map(|slot| (slot.name.as_str(), slot.kind)).collect();
         assert_eq!(found, slots, "{sentences}");
     }
 
@@ -367,9 +366,11 @@ expansion_rules:
         let name = ("name", SlotKind::List);
         check("\"<on><name>灯\"", &["(打开|开启){name}[的]灯"], &[name]);
         check("\"[请 ]<on>|关\"", &["[请](打开|开启)", "关"], &[]);
-        check("\"(把;{name};打开)\"", &[
-            "(把{name}打开|把打开{name}|{name}把打开|{name}打开把|打开把{name}|打开{name}把)",
-        ], &[name]);
+        check(
+            "\"(把;{name};打开)\"",
+            &["(把{name}打开|把打开{name}|{name}把打开|{name}打开把|打开把{name}|打开{name}把)"],
+            &[name],
+        );
         check("\"亮度{brightness}[%]\"", &["亮度{brightness}[%]"], &[("brightness", SlotKind::Percent)]);
         check(
             "\"亮度{brightness}\", \"亮度{level:brightness}\"",

@@ -183,7 +183,10 @@ impl Sentence {
                 if forms.len() * pieces.len() > most {
                     return None;
                 }
-                forms = forms.iter().flat_map(|before| pieces.iter().map(move |piece| format!("{before}{piece}"))).collect();
+                forms = forms
+                    .iter()
+                    .flat_map(|before| pieces.iter().map(move |piece| format!("{before}{piece}")))
+                    .collect();
             }
             all.extend(forms);
         }

@@ -8,6 +8,7 @@ pub mod commands;
 pub mod contract;
 pub mod device;
 mod error;
+pub mod extend;
 mod file;
 pub mod hassil;
 mod hassil_syntax;
@@ -22,6 +23,9 @@ pub mod written;
 mod yaml;
 
 use std::net::SocketAddr;
+pub mod workflow;
+
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,6 +36,7 @@ use interlock_domain::gate::policy::{ASK_PATIENCE, Mode, RuleOrder};
 use interlock_domain::gate::rule::{Authority, Rules, Verb};
 use interlock_domain::learn::gate::Policy as Learning;
 use interlock_domain::surface::promise::Promise;
+use serde_json::Value;
 use toml::Spanned;
 
 pub use error::ConfigError;
@@ -94,6 +99,8 @@ pub struct Config {
     pub devices: Arc<Devices>,
     /// The process interlocks of the file. With devices, they stand before them already.
     pub interlocks: Vec<interlock::Written>,
+    /// Recipes of workflows, by name, as the tool `workflow` takes them.
+    pub recipes: Arc<BTreeMap<String, Value>>,
     /// What is promised about calls of tools.
     pub contracts: Vec<Promise>,
     /// Agents, and the MCP servers behind us.
@@ -142,6 +149,8 @@ pub struct Config {
     pub knowledge_folders: Vec<PathBuf>,
     /// The language model; `None` when there is none.
     pub agent: Option<agent::Agent>,
+    /// Aliases, skills, plugins and checks.
+    pub extensions: extend::Extensions,
 }
 
 /// Reads and checks a file; without one, gives the embedded default.
@@ -266,12 +275,22 @@ pub fn check(path: &Path, text: &str) -> Result<Config, ConfigError> {
         }
         work_dirs.push(dir.get_ref().clone());
     }
+    let extensions = extend::read(path, text)?;
+    let mut mcp = mcp::check(path, text, &file.mcp)?;
+    for server in &extensions.servers {
+        if mcp.servers.iter().any(|known| known.name == server.name || known.prefix == server.prefix) {
+            let fact = format!("there are two MCP servers of the name {:?}, one of them a plugin's", server.name);
+            return Err(ConfigError::of_file(path, fact));
+        }
+        mcp.servers.push(server.clone());
+    }
     Ok(Config {
         file: Some(path.to_owned()),
         devices: Arc::new(devices),
         interlocks,
+        recipes: Arc::new(workflow::parse(text, path)?),
         contracts: contract::parse(text, path)?,
-        mcp: mcp::check(path, text, &file.mcp)?,
+        mcp,
         ask_patience,
         dialogue_patience,
         confirm_protective: file.safety.confirm_protective.unwrap_or(false),
@@ -309,6 +328,7 @@ pub fn check(path: &Path, text: &str) -> Result<Config, ConfigError> {
         model: model::model(path, text, &file.model)?,
         knowledge_folders: model::folders(path, text, &file.knowledge)?,
         agent: agent::parse(text, path)?,
+        extensions,
     })
 }
 

@@ -20,10 +20,9 @@ pub fn read(file: &Path, text: &str) -> Result<Vec<Example>, ConfigError> {
     let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty() && !line.starts_with('#'));
     lines
         .map(|(at, line)| match line.split_once('\t') {
-            Some((sentence, command)) if !sentence.is_empty() && !command.is_empty() => Ok(Example {
-                sentence: sentence.to_owned(),
-                means: (command != "-").then(|| command.to_owned()),
-            }),
+            Some((sentence, command)) if !sentence.is_empty() && !command.is_empty() => {
+                Ok(Example { sentence: sentence.to_owned(), means: (command != "-").then(|| command.to_owned()) })
+            }
             _ => Err(ConfigError {
                 line: at + 1,
                 column: 1,

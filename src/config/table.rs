@@ -16,7 +16,18 @@ use super::ConfigError;
 
 /// The columns that there can be.
 const COLUMNS: [&str; 13] = [
-    "id", "text", "risk", "aliases", "patterns", "slots", "category", "protective", "device", "action", "point", "value",
+    "id",
+    "text",
+    "risk",
+    "aliases",
+    "patterns",
+    "slots",
+    "category",
+    "protective",
+    "device",
+    "action",
+    "point",
+    "value",
     "by",
 ];
 
@@ -37,7 +48,8 @@ pub fn read(file: &Path, text: &str) -> Result<Commands, ConfigError> {
         ','
     };
     let rows = rows(text, between).map_err(|line| {
-        at(line, "a quote is not closed".to_owned()).hint("a cell with a comma stands in quotes; a quote in it is doubled")
+        at(line, "a quote is not closed".to_owned())
+            .hint("a cell with a comma stands in quotes; a quote in it is doubled")
     })?;
     let Some(((_, names), rows)) = rows.split_first() else {
         return Err(ConfigError::of_file(file, "the table is empty").hint("its first row names the columns"));
@@ -141,7 +153,8 @@ fn definition<'a>(cell: &impl Fn(&str) -> Option<&'a str>) -> Result<Definition,
         fallback: Vec::new(),
         slots,
         category: cell("category").unwrap_or_default().to_owned(),
-        risk: Risk::from_word(&risk).ok_or_else(|| format!("the risk {risk:?} is not known: read, operate or dangerous"))?,
+        risk: Risk::from_word(&risk)
+            .ok_or_else(|| format!("the risk {risk:?} is not known: read, operate or dangerous"))?,
         protective: match cell("protective") {
             None | Some("false" | "否") => false,
             Some("true" | "是") => true,

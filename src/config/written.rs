@@ -68,12 +68,8 @@ fn templates(key: &str, templates: &[Template], text: &mut String) {
 }
 
 fn one_slot(slot: &Slot) -> String {
-    let mut text = format!(
-        "{{ name = {}, type = {}, required = {}",
-        quoted(&slot.name),
-        quoted(slot.kind.name()),
-        slot.required
-    );
+    let mut text =
+        format!("{{ name = {}, type = {}, required = {}", quoted(&slot.name), quoted(slot.kind.name()), slot.required);
     if !slot.values.is_empty() {
         let values: Vec<String> = slot
             .values

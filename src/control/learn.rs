@@ -21,7 +21,8 @@ pub(super) async fn list(context: &Context, args: &Args<'_>) -> Result<Vec<Value
 }
 
 pub(super) async fn propose(context: &Context, user: &str, args: &Args<'_>) -> Answer1 {
-    let written = args.0.get("proposal").ok_or_else(|| Trouble::new(Kind::Usage, "the argument \"proposal\" is missing"))?;
+    let written =
+        args.0.get("proposal").ok_or_else(|| Trouble::new(Kind::Usage, "the argument \"proposal\" is missing"))?;
     let proposal = learned::read_proposal(written).map_err(|error| {
         Trouble::new(Kind::Usage, error.to_string())
             .hint(r#"{"id": 1, "channel": "A", "wrong": "启动水甭", "command": "pump_start"}"#)
@@ -52,17 +53,21 @@ pub(super) async fn propose(context: &Context, user: &str, args: &Args<'_>) -> A
 pub(super) async fn approve(context: &Context, user: &str, args: &Args<'_>) -> Answer1 {
     let approved = context.learner.approve(which(args)?, user.to_owned()).await.map_err(|error| trouble(&error))?;
     let name = name(&approved);
-    Ok(told(&approved, match (approved.version, args.is_zh()) {
-        (Some(version), true) => format!("{name} 已生效（版本 {version}）"),
-        (Some(version), false) => format!("{name} is active, in version {version}"),
-        (None, true) => format!("{name}：已经能听懂，无需学习"),
-        (None, false) => format!("{name} is understood already"),
-    }))
+    Ok(told(
+        &approved,
+        match (approved.version, args.is_zh()) {
+            (Some(version), true) => format!("{name} 已生效（版本 {version}）"),
+            (Some(version), false) => format!("{name} is active, in version {version}"),
+            (None, true) => format!("{name}：已经能听懂，无需学习"),
+            (None, false) => format!("{name} is understood already"),
+        },
+    ))
 }
 
 pub(super) async fn reject(context: &Context, user: &str, args: &Args<'_>) -> Answer1 {
     let note = args.text("note").unwrap_or_default().to_owned();
-    let rejected = context.learner.reject(which(args)?, user.to_owned(), note).await.map_err(|error| trouble(&error))?;
+    let rejected =
+        context.learner.reject(which(args)?, user.to_owned(), note).await.map_err(|error| trouble(&error))?;
     let name = name(&rejected);
     Ok(told(&rejected, if args.is_zh() { format!("{name} 已拒绝") } else { format!("{name} is rejected") }))
 }

@@ -21,12 +21,16 @@ use crate::store::verify::{Verdict, Verification, verify};
 use crate::store::{WAL_LEN_WANTED, wal_len};
 use crate::store::{head, keys};
 use crate::sys::notify::Notifier;
-use crate::sys::{clock, machine, thread};
+use crate::sys::{chrony, clock, machine, thread};
 
 /// Between two looks.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// So many looks from one line of the journal to the next.
 const JOURNAL_EVERY: u64 = 60;
+/// So many looks from one question to a time service to the next: it moves slowly.
+const TIME_EVERY: u64 = 16;
+/// How long its answer is waited for; it comes over loopback.
+const TIME_PATIENCE: Duration = Duration::from_millis(100);
 /// Room on the disk below which a person is told: two segments of the log. Above, its quota and the reserve file see to
 /// it that the log itself does not fill the disk; others may.
 const ROOM_WANTED: u64 = 128 * 1024 * 1024;
@@ -98,6 +102,7 @@ impl Ground {
     /// Looks once. The first look is `boot`'s, before the status line is said for the first time.
     pub fn look(&mut self) {
         let mut known = std::mem::take(&mut self.known);
+        ask_time_service(&known);
         self.tell_journal(&mut known);
         let health = match self.writer.acks().borrow().health {
             Health::Writing => None,
@@ -145,9 +150,6 @@ impl Ground {
     /// The journal gets one line a minute with the head of the log: an anchor in another file, under another owner. How
     /// far the clock can be believed is told once.
     fn tell_journal(&self, known: &mut Known) {
-        if known.looks == 0 && clock::time_quality() == clock::TimeQuality::Unknown {
-            tracing::warn!("nobody says whether the clock is right: rows carry time_quality unknown");
-        }
         let due = known.looks.is_multiple_of(JOURNAL_EVERY);
         known.looks += 1;
         let seq = self.writer.acks().borrow().seq.0;
@@ -188,6 +190,17 @@ impl Ground {
 
     fn write(&self, row: Row) {
         self.writer.append_or_count(Entry::urgent(row));
+    }
+}
+
+/// Where the kernel may not be asked how good the clock is, chronyd is, now and then.
+fn ask_time_service(known: &Known) {
+    if !known.looks.is_multiple_of(TIME_EVERY) || clock::kernel_tells_quality() {
+        return;
+    }
+    clock::tell_quality(chrony::is_synchronised(chrony::PLACE, TIME_PATIENCE));
+    if known.looks == 0 && clock::time_quality() == clock::TimeQuality::Unknown {
+        tracing::warn!("nobody says whether the clock is right: rows carry time_quality unknown");
     }
 }
 

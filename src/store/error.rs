@@ -117,6 +117,7 @@ fn hint_of_io(error: &io::Error) -> Option<&'static str> {
         io::ErrorKind::PermissionDenied => Some("run as the user that owns the state directory"),
         io::ErrorKind::StorageFull => Some("free space on that file system"),
         io::ErrorKind::NotFound => Some("check --state"),
+        io::ErrorKind::InvalidInput => Some("name a state directory, its evidence directory or a segment of it"),
         _ => None,
     }
 }

@@ -112,7 +112,13 @@ pub(super) struct Source {
 impl Source {
     pub(super) fn find(path: &Path) -> Result<Source, StoreError> {
         let io = |e| StoreError::io(path, e);
-        if !fs::metadata(path).map_err(io)?.is_dir() {
+        let meta = fs::metadata(path).map_err(io)?;
+        if !meta.is_dir() {
+            if !meta.is_file() {
+                // A pipe would be waited for without end.
+                let what = "it is neither a directory nor a plain file";
+                return Err(io(io::Error::new(io::ErrorKind::InvalidInput, what)));
+            }
             let evidence = path.parent().unwrap_or(Path::new(".")).to_owned();
             let first = path.file_name().and_then(OsStr::to_str).and_then(segment::first_of);
             let state = Some(evidence.join("..")).filter(|state| state.join("keys").is_dir());

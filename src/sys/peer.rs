@@ -140,7 +140,11 @@ mod tests {
             let (_, from) = listener.accept().unwrap();
             assert_eq!(tcp_descent(address, from), Descent::Ours, "{any}");
             drop(own);
-            let script = format!("import socket; s = socket.create_connection(({:?}, {})); input()", address.ip().to_string(), address.port());
+            let script = format!(
+                "import socket; s = socket.create_connection(({:?}, {})); input()",
+                address.ip().to_string(),
+                address.port()
+            );
             let mut child = std::process::Command::new("python3")
                 .args(["-c", &script])
                 .stdin(std::process::Stdio::piped())

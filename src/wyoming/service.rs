@@ -70,7 +70,8 @@ async fn transcript(ears: &Listener, from: &str, event: &Event) -> Event {
     let (kind, text) = match ears.hear(said).await {
         Ok(answer) => {
             let text = answer["message"].as_str().unwrap_or_default().to_owned();
-            let kind = if answer["outcome"] == "rejected" && answer["decision"].is_null() { "not-handled" } else { "handled" };
+            let kind =
+                if answer["outcome"] == "rejected" && answer["decision"].is_null() { "not-handled" } else { "handled" };
             (kind, text)
         }
         Err(NotTaken::Busy) => {

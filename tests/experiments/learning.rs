@@ -94,7 +94,9 @@ fn figures(understanding: &Understanding, rows: &[Value], stages: Stages) -> Fig
                     one.slots.iter().map(|(name, value)| (name.clone(), shown(value))).collect();
                 let wanted = row["slots"].as_object().into_iter().flatten();
                 let wanted: BTreeMap<String, String> = wanted
-                    .map(|(name, value)| (name.clone(), value.as_str().map_or_else(|| value.to_string(), str::to_owned)))
+                    .map(|(name, value)| {
+                        (name.clone(), value.as_str().map_or_else(|| value.to_string(), str::to_owned))
+                    })
                     .collect();
                 found.slots += usize::from(row["slot_hazard"] != true && slots != wanted);
             }
@@ -135,7 +137,12 @@ fn corpus(shipped: &Understanding) {
     for kind in kinds {
         let some: Vec<Value> = dev.iter().filter(|row| text(row, "kind") == kind).cloned().collect();
         let found = figures(shipped, &some, Stages::PURE);
-        println!("  dev {kind:<18} right {} executed {} of {}", percent(found.right, found.wanted), found.executed, found.nothing);
+        println!(
+            "  dev {kind:<18} right {} executed {} of {}",
+            percent(found.right, found.wanted),
+            found.executed,
+            found.nothing
+        );
     }
 }
 
@@ -144,7 +151,9 @@ fn by_stage(shipped: &Understanding) {
     let dev = rows("dev.jsonl");
     let pattern = Stages { pattern: true, ..Stages::NONE };
     let sound = Stages { pinyin: true, hotword: true, ..Stages::NONE };
-    for (name, stages) in [("pattern only", pattern), ("sound and words only", sound), ("all pure stages", Stages::PURE)] {
+    for (name, stages) in
+        [("pattern only", pattern), ("sound and words only", sound), ("all pure stages", Stages::PURE)]
+    {
         let found = figures(shipped, &dev, stages);
         println!(
             "{name:<22} right {} wrong {} executed {}",
@@ -196,7 +205,12 @@ fn one_character(shipped: &Understanding) {
                 {
                     wrong += 1;
                     dangerous += usize::from(one.confirm);
-                    println!("  {} -> {changed}: {}{}", text(&row, "query"), one.command, if one.confirm { " (asks)" } else { "" });
+                    println!(
+                        "  {} -> {changed}: {}{}",
+                        text(&row, "query"),
+                        one.command,
+                        if one.confirm { " (asks)" } else { "" }
+                    );
                 }
             }
         }
@@ -205,7 +219,9 @@ fn one_character(shipped: &Understanding) {
 }
 
 fn latency(shipped: &Understanding) {
-    println!("\n# Latency in microseconds, best of 5 rounds (paper: one regex 0.3, cascade 610, a language model 409,000 to 38,583,000)");
+    println!(
+        "\n# Latency in microseconds, best of 5 rounds (paper: one regex 0.3, cascade 610, a language model 409,000 to 38,583,000)"
+    );
     let queries: Vec<String> = rows("dev.jsonl").iter().map(|row| text(row, "query").to_owned()).collect();
     let pattern = Stages { pattern: true, ..Stages::NONE };
     for (name, stages) in [("pattern", pattern), ("whole cascade without the model", Stages::PURE)] {
@@ -264,8 +280,15 @@ fn protocol(base: Base<'_>) {
         }
     }
     let (queries, probes, rejects) = measured(&learned);
-    println!("after                {} wrong {} (paper: 92 of 102)", percent(queries.right, queries.wanted), queries.wrong);
-    println!("proposals            {} taken, of them {operator} by a person, {refused} refused", proposals.len() - refused);
+    println!(
+        "after                {} wrong {} (paper: 92 of 102)",
+        percent(queries.right, queries.wanted),
+        queries.wrong
+    );
+    println!(
+        "proposals            {} taken, of them {operator} by a person, {refused} refused",
+        proposals.len() - refused
+    );
     println!("generalisation       {} (pilot: 32 of 33)", percent(probes.right, probes.wanted));
     println!("must still reject    {} of {} came to nothing", rejects.nothing - rejects.executed, rejects.nothing);
     let poison = of(&["poison"]);
@@ -292,9 +315,10 @@ fn seeded_faults() {
     println!("\n# Seeded faults in tool descriptions and skills (paper: 46.7 % before, 100 % after)");
     let good = Described {
         name: "set_pump_speed".to_owned(),
-        description: "Sets the speed of a pump. `pump_id` (integer, required): which pump. `speed` (number, required), 0 to \
+        description:
+            "Sets the speed of a pump. `pump_id` (integer, required): which pump. `speed` (number, required), 0 to \
                       50. `ramp` (integer, optional, default 5): seconds. `mode` is one of auto, manual."
-            .to_owned(),
+                .to_owned(),
         schema: json!({
             "type": "object",
             "properties": {
@@ -314,7 +338,11 @@ fn seeded_faults() {
         ("empty", "*", ""),
         ("only its name", "*", "set_pump_speed"),
         ("a parameter renamed", "`speed` (number, required), 0 to 50", "`velocity` (number, required)"),
-        ("a parameter that is not there", "`mode` is one of auto, manual", "`priority` sets the order. `mode` is one of auto, manual"),
+        (
+            "a parameter that is not there",
+            "`mode` is one of auto, manual",
+            "`priority` sets the order. `mode` is one of auto, manual",
+        ),
         ("a required one left out", "`pump_id` (integer, required): which pump. ", ""),
         ("another type", "`pump_id` (integer", "`pump_id` (string"),
         ("another type in words", "`ramp` (integer, optional", "`ramp` (boolean, optional"),
@@ -336,8 +364,7 @@ fn seeded_faults() {
         println!("  {name:<34} by form {by_form:<5} found {found:<5} repaired {repaired}");
     };
     for (name, from, to) in changes {
-        let description =
-            if *from == "*" { (*to).to_owned() } else { good.description.replacen(from, to, 1) };
+        let description = if *from == "*" { (*to).to_owned() } else { good.description.replacen(from, to, 1) };
         assert_ne!(description, good.description, "{name}");
         let tool = Described { description, ..good.clone() };
         let faults = describe::faults(&tool);
@@ -380,5 +407,10 @@ fn seeded_faults() {
         });
         count(name, by_form, !faults.is_empty(), skill::repaired(&changed).is_some());
     }
-    println!("by form alone {}, found {}, repaired by words {}", percent(before, all), percent(after, all), percent(mended, all));
+    println!(
+        "by form alone {}, found {}, repaired by words {}",
+        percent(before, all),
+        percent(after, all),
+        percent(mended, all)
+    );
 }

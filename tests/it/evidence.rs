@@ -22,6 +22,7 @@ use rusqlite::Connection;
 
 mod faults;
 mod readers;
+mod verb;
 
 /// Nothing in here may take longer than this; whoever waits fails then.
 const DEADLINE: Duration = Duration::from_secs(30);

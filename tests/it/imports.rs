@@ -33,7 +33,8 @@ fn names(what: &str) -> String {
 fn imported(folder: &Path, lists: bool) -> PathBuf {
     let out = folder.join("home.toml");
     let sentences = data("sentences/zh-cn");
-    let mut args = vec!["commands", "import", sentences.to_str().expect("UTF-8"), "--out", out.to_str().expect("UTF-8")];
+    let mut args =
+        vec!["commands", "import", sentences.to_str().expect("UTF-8"), "--out", out.to_str().expect("UTF-8")];
     let (area, name) = (format!("area={}", names("area")), format!("name={}", names("name")));
     if lists {
         args.extend(["--list", &area, "--list", &name]);
@@ -46,13 +47,8 @@ fn imported(folder: &Path, lists: bool) -> PathBuf {
 /// Right, of how many, and wrong.
 fn figures(set: &Path, tests: &str) -> (u64, u64, u64) {
     let tests = data(tests);
-    let output = interlock(&[
-        "commands",
-        "test",
-        tests.to_str().expect("UTF-8"),
-        "--commands",
-        set.to_str().expect("UTF-8"),
-    ]);
+    let output =
+        interlock(&["commands", "test", tests.to_str().expect("UTF-8"), "--commands", set.to_str().expect("UTF-8")]);
     let text = stdout(&output);
     let last: Value = serde_json::from_str(text.lines().last().unwrap_or_default()).expect("figures");
     let count = |key: &str| last[key].as_u64().unwrap_or_default();
@@ -90,7 +86,11 @@ fn a_table_of_a_plant_is_imported_and_a_mistake_names_its_line() {
     let set = set.to_str().expect("UTF-8");
     let found = interlock(&["match", "--json", "--commands", set, "把二号搅拌机启动一下"]);
     let found: Value = serde_json::from_str(&stdout(&found)).expect("JSON");
-    assert_eq!((found["command"].as_str(), found["slots"]["device"].as_u64()), (Some("mixer_start"), Some(2)), "{found}");
+    assert_eq!(
+        (found["command"].as_str(), found["slots"]["device"].as_u64()),
+        (Some("mixer_start"), Some(2)),
+        "{found}"
+    );
 
     write(&format!("{head}mixer_start,启动搅拌机,operate,,,mixer,start\nmixer_stop,停止搅拌机,often,,,mixer,stop\n"));
     let output = interlock(&["commands", "import", path]);
@@ -166,12 +166,19 @@ fn a_description_is_held_against_its_schema() {
         skill.join("SKILL.md").to_str().expect("UTF-8"),
     ]);
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
-    let rows: Vec<Value> =
-        stdout(&output).lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let rows: Vec<Value> = stdout(&output).lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
     assert_eq!(rows[0]["faults"].as_array().map(Vec::len), Some(0), "{}", rows[0]);
     let faults = rows[1]["faults"].to_string();
     assert!(faults.contains("tnk") && faults.contains("change nothing") && faults.contains("a string"), "{faults}");
-    assert!(rows[1]["repaired"].as_str().is_some_and(|text| text.contains("`value` (number, required)")), "{}", rows[1]);
+    assert!(
+        rows[1]["repaired"].as_str().is_some_and(|text| text.contains("`value` (number, required)")),
+        "{}",
+        rows[1]
+    );
     assert_eq!(rows[2]["faults"].as_array().map(Vec::len), Some(2), "{}", rows[2]);
-    assert!(rows[2]["repaired"].as_str().is_some_and(|text| text.contains("name: level\n") && text.contains("`read_level`")));
+    assert!(
+        rows[2]["repaired"]
+            .as_str()
+            .is_some_and(|text| text.contains("name: level\n") && text.contains("`read_level`"))
+    );
 }

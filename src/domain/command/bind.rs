@@ -143,10 +143,9 @@ impl Step {
                 step.insert("by".to_owned(), by.as_str().into());
                 step
             }
-            Does::Tool { tool, input } => Map::from_iter([
-                ("tool".to_owned(), tool.as_str().into()),
-                ("input".to_owned(), input.clone().into()),
-            ]),
+            Does::Tool { tool, input } => {
+                Map::from_iter([("tool".to_owned(), tool.as_str().into()), ("input".to_owned(), input.clone().into())])
+            }
         };
         match &self.when {
             When::Always => {}

@@ -268,14 +268,8 @@ fn by_template(
 pub(super) fn resolved_by_template(understanding: &Understanding, utterance: &Utterance) -> Vec<String> {
     let commands = &understanding.commands;
     let span = (0, utterance.chars.len());
-    let found = understanding.patterns.find(
-        utterance,
-        span,
-        By::Sound,
-        &commands.list,
-        &commands.zones,
-        &understanding.sounds,
-    );
+    let found =
+        understanding.patterns.find(utterance, span, By::Sound, &commands.list, &commands.zones, &understanding.sounds);
     // A text that fits anything is no phrase of its own.
     let written = found.into_iter().filter(|found| found.free == 0);
     written.map(|found| commands.list[found.command].id.clone()).collect()
@@ -303,8 +297,12 @@ fn explain(understanding: &Understanding, utterance: &Utterance) -> String {
     }
     let parts = match compound::resolve(understanding, utterance, Stages::PURE).map(|found| found.outcome) {
         None => "one sentence".to_owned(),
-        Some(Outcome::Sequence(several)) => several.iter().map(|one| one.command.as_str()).collect::<Vec<_>>().join(", then "),
-        Some(Outcome::Command(one) | Outcome::Incomplete { understood: one, .. }) => format!("takes itself back: {}", one.command),
+        Some(Outcome::Sequence(several)) => {
+            several.iter().map(|one| one.command.as_str()).collect::<Vec<_>>().join(", then ")
+        }
+        Some(Outcome::Command(one) | Outcome::Incomplete { understood: one, .. }) => {
+            format!("takes itself back: {}", one.command)
+        }
         Some(Outcome::Knowledge | Outcome::Ambiguous | Outcome::Rejected(_)) => "takes itself back".to_owned(),
     };
     lines.push_str(&format!("parts: {parts}\n"));

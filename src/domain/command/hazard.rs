@@ -172,7 +172,9 @@ fn word(chars: &[char], at: usize, listed: Option<&Rule>) -> Option<(usize, Haza
         // 先停再启: an order of two acts.
         '再' if chars[..at].contains(&'先') => Some((1, HazardKind::Several, false)),
         // 满了再启动; but 再启动一次 only says again.
-        '再' if before.is_some_and(|ch| "了完好后时候毕度米下来".contains(ch)) => Some((1, Deferral, false)),
+        '再' if before.is_some_and(|ch| "了完好后时候毕度米下来".contains(ch)) => {
+            Some((1, Deferral, false))
+        }
         // 超过八十度就停; at the beginning it fills.
         '就' if at > 0 && !before.is_some_and(|ch| "那这现赶早马".contains(ch)) => Some((1, Condition, false)),
         '才' => Some((1, Condition, false)),

@@ -488,7 +488,11 @@ fn small(at: usize) -> u8 {
 
 fn free(captures: &Captures, command: &Definition) -> usize {
     let any = |slot: u16| command.slots.get(usize::from(slot)).is_some_and(|slot| slot.kind == SlotKind::Free);
-    captures.0[..captures.1].iter().filter(|(slot, ..)| any(*slot)).map(|(_, start, end)| usize::from(end - start)).sum()
+    captures.0[..captures.1]
+        .iter()
+        .filter(|(slot, ..)| any(*slot))
+        .map(|(_, start, end)| usize::from(end - start))
+        .sum()
 }
 
 fn fill(captures: &Captures, utterance: &Utterance, command: &Definition, zones: &[String]) -> Slots {

@@ -497,7 +497,8 @@ impl Scene<'_> {
         };
         // 变压他 for 变压器: one syllable of a long word, and nobody is spoken of. Never for a dangerous command.
         let swallowed = |hazard: &Hazard| {
-            let person = hazard.end - hazard.start == 1 && matches!(self.utterance.chars.get(hazard.start), Some('他' | '她'));
+            let person =
+                hazard.end - hazard.start == 1 && matches!(self.utterance.chars.get(hazard.start), Some('他' | '她'));
             let inside = path.iter().any(|step| {
                 let (start, end) = (usize::from(step.start), usize::from(step.end));
                 step.role == Role::Need && end - start >= 3 && start < hazard.start && hazard.end <= end

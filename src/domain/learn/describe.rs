@@ -149,9 +149,11 @@ pub fn faults(tool: &Described) -> Vec<Fault> {
     }
     found.extend(in_fact(tool, &parameters));
     let mut known = Vec::new();
-    found.retain(|fault| !known.contains(fault) && {
-        known.push(fault.clone());
-        true
+    found.retain(|fault| {
+        !known.contains(fault) && {
+            known.push(fault.clone());
+            true
+        }
     });
     found
 }
@@ -346,8 +348,11 @@ fn wrong_in(sentence: &str, tool: &Described, parameters: &[Parameter]) -> Vec<F
     let says_harmless = ["read-only", "read only", "only reads", "does not change", "no side effect", "only returns"]
         .iter()
         .any(|word| lower.contains(word))
-        || ["只读", "不会改变", "不会修改", "不做任何修改", "没有副作用", "只查询"].iter().any(|word| sentence.contains(word));
-    let may = tool.read_only == Some(false) || tool.destructive == Some(true) || tool.seen.iter().any(|one| one.changed);
+        || ["只读", "不会改变", "不会修改", "不做任何修改", "没有副作用", "只查询"]
+            .iter()
+            .any(|word| sentence.contains(word));
+    let may =
+        tool.read_only == Some(false) || tool.destructive == Some(true) || tool.seen.iter().any(|one| one.changed);
     if says_harmless && may {
         found.push(Fault::Harmless);
     }
@@ -361,7 +366,9 @@ fn meant(sentence: &str, at: usize, name: &str) -> bool {
     name.contains('_')
         || sentence[..at].ends_with('`')
         || after.starts_with([':', '：', '(', '（', '='])
-        || ["parameter", "argument", "param", "参数", "字段", "field", "-", "*"].iter().any(|word| before.ends_with(word))
+        || ["parameter", "argument", "param", "参数", "字段", "field", "-", "*"]
+            .iter()
+            .any(|word| before.ends_with(word))
         || ["parameter", "argument", "参数", "字段", "is a ", "is an ", "defaults", "默认", "must be", "为"]
             .iter()
             .any(|word| after.to_lowercase().starts_with(word))
@@ -426,7 +433,10 @@ fn wrong_about(parameter: &Parameter, about: &str, seen: &[Seen]) -> Vec<Fault> 
         let listed = listed.into_iter().flat_map(|at| words(&about[at..])).map(|(_, word)| word.to_owned());
         let filler = ["or", "and", "the", "default", "defaults", "to", "is", "required", "optional"];
         for value in quoted.chain(listed).filter(|value| !filler.contains(&value.to_lowercase().as_str())) {
-            if !parameter.choices.contains(&value) && value != parameter.name && parameter.default.as_ref() != Some(&value) {
+            if !parameter.choices.contains(&value)
+                && value != parameter.name
+                && parameter.default.as_ref() != Some(&value)
+            {
                 found.push(Fault::Choice { name: name(), said: value });
                 break;
             }
@@ -461,7 +471,19 @@ fn has_word(text: &str, word: &str) -> bool {
 /// `default 5`, `defaults to 5`, `默认 5`.
 fn default_said(about: &str) -> Option<String> {
     let lower = about.to_lowercase();
-    let starts = ["defaults to", "default is", "default value is", "default:", "default =", "default", "默认值为", "默认为", "默认是", "默认值", "默认"];
+    let starts = [
+        "defaults to",
+        "default is",
+        "default value is",
+        "default:",
+        "default =",
+        "default",
+        "默认值为",
+        "默认为",
+        "默认是",
+        "默认值",
+        "默认",
+    ];
     let at = starts.iter().find_map(|word| lower.find(word).map(|at| at + word.len()))?;
     let rest = about.get(at..)?.trim_start_matches([' ', ':', '：', '`', '"', '\'', '“', '=']);
     let end = rest.find([' ', ',', ')', '，', '）', '`', '"', '\'', '”', '。', ';', '；']).unwrap_or(rest.len());
@@ -538,7 +560,8 @@ pub(super) fn near(said: &str, own: &str) -> bool {
 fn needed_in_fact(name: &str, seen: &[Seen]) -> bool {
     seen.iter().any(|one| {
         let complaint = one.complaint.as_deref().unwrap_or_default().to_lowercase();
-        let asks = ["missing", "required", "must provide", "缺少", "未提供"].iter().any(|word| complaint.contains(word));
+        let asks =
+            ["missing", "required", "must provide", "缺少", "未提供"].iter().any(|word| complaint.contains(word));
         asks && mentions(&complaint, &name.to_lowercase()) && !one.given.iter().any(|given| given == name)
     })
 }
@@ -603,7 +626,10 @@ mod tests {
 
     #[test]
     fn each_fault_is_found_and_mended() {
-        check("Sets a pump. `pump_id` (integer, required): which. speed: 0 to 50, default 25. `mode` is one of auto, manual.", &[]);
+        check(
+            "Sets a pump. `pump_id` (integer, required): which. speed: 0 to 50, default 25. `mode` is one of auto, manual.",
+            &[],
+        );
         check("set_pump", &["the description says nothing", "pump_id must be given and is described nowhere"]);
         check("Sets the pump's speed.", &["pump_id must be given and is described nowhere"]);
         check("Sets `pump_id` to `velocity`.", &["it names velocity, which the schema does not have"]);

@@ -141,14 +141,22 @@ fn front_matter(text: &str) -> Option<Vec<(&str, &str)>> {
 
 fn well_formed(name: &str) -> bool {
     let fits = |ch: char| ch.is_ascii_lowercase() || ch.is_ascii_digit() || ch == '-';
-    !name.is_empty() && name.len() <= NAME_LEN_MAX && name.chars().all(fits) && !name.starts_with('-') && !name.ends_with('-')
+    !name.is_empty()
+        && name.len() <= NAME_LEN_MAX
+        && name.chars().all(fits)
+        && !name.starts_with('-')
+        && !name.ends_with('-')
 }
 
 /// What stands in backquotes or is the target of a link.
 fn references(line: &str) -> Vec<&str> {
     let quoted = line.split('`').skip(1).step_by(2).flat_map(str::split_whitespace);
     let linked = line.split("](").skip(1).filter_map(|rest| rest.split_once(')').map(|(target, _)| target));
-    quoted.chain(linked).map(|word| word.trim_matches(['"', '\'', ',', '(', ')'])).filter(|word| !word.is_empty()).collect()
+    quoted
+        .chain(linked)
+        .map(|word| word.trim_matches(['"', '\'', ',', '(', ')']))
+        .filter(|word| !word.is_empty())
+        .collect()
 }
 
 /// A path of the skill's own folder: it has an ending and no scheme, and leads nowhere else.
@@ -214,13 +222,25 @@ mod tests {
     #[test]
     fn names_and_references_are_held_against_what_is_there() {
         let head = "---\nname: pump-check\ndescription: Looks at pumps.\n---\n";
-        check(&format!("{head}Run `python scripts/read.py`, see [more](reference.md). The tool `device` reads.\n"), &[], true);
+        check(
+            &format!("{head}Run `python scripts/read.py`, see [more](reference.md). The tool `device` reads.\n"),
+            &[],
+            true,
+        );
         check("Just text.", &["there is no front matter between two lines of ---"], false);
         check("---\nname: pump\ndescription: x\n---\n", &["the name \"pump\" is not that of the folder"], true);
         check("---\ndescription: x\n---\n", &["the front matter has no name"], true);
         check("---\nname: pump-check\n---\n", &["the front matter has no description"], false);
-        check(&format!("{head}Run `scripts/raed.py`.\n"), &["line 5 names the file scripts/raed.py, which is not there"], true);
-        check(&format!("{head}Run `scripts/other.py`.\n"), &["line 5 names the file scripts/other.py, which is not there"], false);
+        check(
+            &format!("{head}Run `scripts/raed.py`.\n"),
+            &["line 5 names the file scripts/raed.py, which is not there"],
+            true,
+        );
+        check(
+            &format!("{head}Run `scripts/other.py`.\n"),
+            &["line 5 names the file scripts/other.py, which is not there"],
+            false,
+        );
         check(&format!("{head}Use the tool `devise`.\n"), &["line 5 names the tool devise, which is not there"], true);
         check(
             "---\nname: Pump Check\ndescription: x\n---\n",

@@ -69,8 +69,14 @@ mod tests {
     #[test]
     fn readings_are_held_against_the_ranges_of_their_points() {
         let ranges = BTreeMap::from([("hz".to_owned(), (0.0, 50.0))]);
-        let facts =
-            DeviceFacts { kind: "pump".to_owned(), zone: None, bus: "b".to_owned(), ranges, actions: BTreeMap::new() };
+        let facts = DeviceFacts {
+            kind: "pump".to_owned(),
+            zone: None,
+            bus: "b".to_owned(),
+            ranges,
+            actions: BTreeMap::new(),
+            contracts: BTreeMap::new(),
+        };
         let table = DeviceTable(BTreeMap::from([("pump-1".to_owned(), facts)]));
         let check = |output: Value, expected: &[(&str, bool)]| {
             let found = table.judge_ranges(&output);

@@ -27,8 +27,8 @@ use super::listener::{Ears, Listener};
 use crate::record::{Row, learned};
 use crate::store::queue::{Entry, Tell, Writer};
 
-use crate::sys::clock;
 use crate::store::state::learned::WAITING_MAX;
+use crate::sys::clock;
 // Surfaces may not name the store; what it keeps of learning is what they show.
 pub use crate::store::state::learned::{Fate, Proposed, Version};
 pub use notice::{Appeared, Noticed};
@@ -500,22 +500,16 @@ impl Owner {
             None if to == 0 => empty,
             None => return Err(NotLearned::NoSuchVersion(to)),
         };
-        let after = learned::read_set(&body)
-            .map_err(|error| NotLearned::Unreadable { version: to, why: error.to_string() })?;
+        let after =
+            learned::read_set(&body).map_err(|error| NotLearned::Unreadable { version: to, why: error.to_string() })?;
         let mut row = Row::new(super::stamp::now(), "learning");
         row.from = Some(self.version.to_string().into());
         row.to = Some("rolled_back".into());
         row.cause = Some(Source::Operator.word().into());
         let detail = json!({ "version": self.version + 1, "as": to, "by": by, "items": after.len() });
         let seq = self.record(row.detailed(&detail)).await?;
-        let version = Version {
-            version: 0,
-            body,
-            made: clock::wall(),
-            by,
-            why: format!("back to {to}"),
-            evidence: Some(seq),
-        };
+        let version =
+            Version { version: 0, body, made: clock::wall(), by, why: format!("back to {to}"), evidence: Some(seq) };
         let new = version.clone();
         self.version = self.keeper.with(move |state| state.learn(&new, None)).await?;
         self.learned = after;
@@ -534,7 +528,8 @@ impl Owner {
             return true;
         }
         match self.review(&proposal, Policy::Strict).await {
-            Ok(Review { verdict: Verdict::Approve(after) | Verdict::Operator(after), .. }) if after != self.learned => {}
+            Ok(Review { verdict: Verdict::Approve(after) | Verdict::Operator(after), .. }) if after != self.learned => {
+            }
             Ok(_) | Err(_) => return false,
         }
         match self.propose(Wish { proposal, label: None, source, by: by.to_owned() }).await {

@@ -74,12 +74,13 @@ pub(super) fn reply(understanding: &Understanding, dialogue: &Dialogue, answer: 
     };
     let found = match dialogue {
         Dialogue::Confirm(_) => None,
-        Dialogue::Missing { text, understood, missing } => filled(understanding, understood, missing, &answer)
-            .or_else(|| {
+        Dialogue::Missing { text, understood, missing } => {
+            filled(understanding, understood, missing, &answer).or_else(|| {
                 let whole = |one: &Understood| missing.iter().all(|name| one.slots.contains_key(name));
                 let same = |one: &Understood| one.command == understood.command && whole(one);
                 joined(understanding, text, &answer.text(), same)
-            }),
+            })
+        }
         Dialogue::Which { text, candidates } => {
             let named = chosen(&answer.text(), candidates.len()).and_then(|at| candidates.get(at));
             match named {
@@ -231,8 +232,9 @@ mod tests {
         use std::path::Path;
         let set = commands::read(Path::new(commands::EMBEDDED_NAME), commands::EMBEDDED).expect("the set");
         let words = lexicon::read(Path::new(lexicon::EMBEDDED_NAME), lexicon::EMBEDDED).expect("the lexicon");
-        let costs = lexicon::read_confusions(Path::new(lexicon::EMBEDDED_CONFUSIONS_NAME), lexicon::EMBEDDED_CONFUSIONS)
-            .expect("the costs");
+        let costs =
+            lexicon::read_confusions(Path::new(lexicon::EMBEDDED_CONFUSIONS_NAME), lexicon::EMBEDDED_CONFUSIONS)
+                .expect("the costs");
         Understanding::compile(set, &words, &costs)
     }
 
@@ -289,7 +291,8 @@ mod tests {
         check(&understanding, &pump, "二", "pump_start device=2");
         check(&understanding, &pump, "是三号", "pump_start device=3");
         check(&understanding, &pump, "二号水泵", "pump_start device=2");
-        for no in ["确认", "百分之四十", "泵房", "不要", "停止二号风机", "二号启动了吗", "十分钟", "吃饭去", ""] {
+        for no in ["确认", "百分之四十", "泵房", "不要", "停止二号风机", "二号启动了吗", "十分钟", "吃饭去", ""]
+        {
             check(&understanding, &pump, no, "new");
         }
         let speed = opened(&understanding, "设置主轴转速", &["value"]);
@@ -305,11 +308,10 @@ mod tests {
     #[test]
     fn a_choice_is_made_by_place_or_by_the_word_that_was_missing() {
         let understanding = understanding();
-        let which =
-            |candidates: &[&str], text: &str| Dialogue::Which {
-                text: text.to_owned(),
-                candidates: candidates.iter().map(|id| (*id).to_owned()).collect(),
-            };
+        let which = |candidates: &[&str], text: &str| Dialogue::Which {
+            text: text.to_owned(),
+            candidates: candidates.iter().map(|id| (*id).to_owned()).collect(),
+        };
         let two = which(&["pump_start", "fan_start"], "启动二号");
         check(&understanding, &two, "第一个", "pump_start device=2");
         check(&understanding, &two, "第二个吧", "fan_start device=2");

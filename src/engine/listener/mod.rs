@@ -23,8 +23,8 @@ use serde_json::{Map, Value, json};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::JoinSet;
 
-use super::learner::{Learner, Noticed, Source};
 use super::handle::{AnswerTaken, Answered, Mediator, NotTaken, Submitted, Wanted};
+use super::learner::{Learner, Noticed, Source};
 use crate::record::Row;
 use crate::store::queue::{Entry, Tell, Writer};
 use crate::sys::clock;
@@ -310,9 +310,7 @@ impl Owner {
         match walk.next() {
             cascade::Step::Done(resolution) => resolution,
             // No stage of this build asks for more.
-            cascade::Step::Classify(_) | cascade::Step::Retrieve(_) => {
-                Resolution::rejected(Refused::NoCommand)
-            }
+            cascade::Step::Classify(_) | cascade::Step::Retrieve(_) => Resolution::rejected(Refused::NoCommand),
         }
     }
 

@@ -471,6 +471,14 @@ impl View {
     }
 }
 
+/// A line for each tool of each server, with its definition as it came: for the census.
+#[must_use]
+pub fn definitions(servers: &Servers) -> Vec<Value> {
+    let view = servers.view();
+    let row = |raw: &Raw| json!({ "server": raw.server, "tool": raw.listed.of(Era::Modern) });
+    view.tools.values().map(row).collect()
+}
+
 /// The lines of `mcp list`: a line for each server, and with it each tool that needs a person.
 #[must_use]
 pub fn rows(servers: &Servers) -> Vec<Value> {

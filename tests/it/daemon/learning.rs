@@ -180,11 +180,8 @@ fn propose_reads_lines_with_a_daemon_and_without() {
         child.stdin.take().unwrap().write_all(lines.as_bytes()).unwrap();
         let output = child.wait_with_output().unwrap();
         assert_eq!(output.status.code(), Some(65), "{output:?}");
-        let answers: Vec<Value> = String::from_utf8(output.stdout)
-            .unwrap()
-            .lines()
-            .map(|line| serde_json::from_str(line).unwrap())
-            .collect();
+        let answers: Vec<Value> =
+            String::from_utf8(output.stdout).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         assert_eq!(answers.len(), 3, "{answers:?}");
         assert_eq!((&answers[0]["id"], &answers[0]["verdict"]), (&json!("a"), &json!("operator")), "{answers:?}");
         assert_eq!(answers[1]["line"], 2, "{answers:?}");

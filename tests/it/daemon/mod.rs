@@ -8,6 +8,7 @@ mod learning;
 mod manners;
 mod proxy;
 mod voice;
+mod workflows;
 mod wyoming;
 
 use std::io::{BufRead, BufReader, Write};
@@ -19,30 +20,30 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 /// The one deadline of these tests: what takes longer hangs. The machines that run them are slow and shared.
-const DEADLINE: Duration = Duration::from_secs(60);
+pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
 
 /// A running daemon with a state directory of its own.
-struct Daemon {
+pub(crate) struct Daemon {
     child: Child,
     home: Option<tempfile::TempDir>,
-    socket: PathBuf,
+    pub(crate) socket: PathBuf,
 }
 
 /// A directory for one daemon, with what it needs to be found.
-struct Home {
+pub(crate) struct Home {
     directory: tempfile::TempDir,
 }
 
 impl Home {
-    fn new() -> Home {
+    pub(crate) fn new() -> Home {
         Home { directory: tempfile::tempdir().unwrap() }
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }
 
-    fn config(&self, text: &str) -> PathBuf {
+    pub(crate) fn config(&self, text: &str) -> PathBuf {
         let path = self.path("interlock.toml");
         std::fs::write(&path, text).unwrap();
         path
@@ -59,7 +60,7 @@ impl Home {
     }
 
     /// Starts the daemon and waits until it says that it is ready, as systemd does.
-    fn start(self, config: Option<&Path>) -> Daemon {
+    pub(crate) fn start(self, config: Option<&Path>) -> Daemon {
         self.start_heard(config, &[]).0
     }
 
@@ -120,26 +121,26 @@ impl Heard {
 }
 
 impl Daemon {
-    fn start() -> Daemon {
+    pub(crate) fn start() -> Daemon {
         Home::new().start(None)
     }
 
-    fn with(config: &str) -> Daemon {
+    pub(crate) fn with(config: &str) -> Daemon {
         let home = Home::new();
         let path = home.config(config);
         home.start(Some(&path))
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.home.as_ref().unwrap().path().join(name)
     }
 
-    fn log(&self) -> String {
+    pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(self.path("log")).unwrap_or_default()
     }
 
     /// One request on a connection of its own: the answer, or the error.
-    fn ask(&self, verb: &str, args: Value) -> Result<Value, Value> {
+    pub(crate) fn ask(&self, verb: &str, args: Value) -> Result<Value, Value> {
         let (mut items, end) = self.lines(verb, args);
         match end {
             Some(Ok(value)) => Ok(value),
@@ -180,14 +181,14 @@ impl Daemon {
     }
 
     /// The command line, as a person types it.
-    fn cli(&self, args: &[&str]) -> Output {
+    pub(crate) fn cli(&self, args: &[&str]) -> Output {
         let mut command = Command::new(env!("CARGO_BIN_EXE_interlock"));
         command.arg("--socket").arg(&self.socket).args(args).env("LANG", "C").stdin(Stdio::null());
         command.output().unwrap()
     }
 
     /// Waits until `seen` finds something; asks again only because the plant moves by itself.
-    fn eventually<T>(&self, what: &str, seen: impl Fn() -> Option<T>) -> T {
+    pub(crate) fn eventually<T>(&self, what: &str, seen: impl Fn() -> Option<T>) -> T {
         let until = Instant::now() + DEADLINE;
         loop {
             if let Some(found) = seen() {
@@ -199,7 +200,7 @@ impl Daemon {
     }
 
     /// The pulled plug of a process.
-    fn kill(mut self) -> Home {
+    pub(crate) fn kill(mut self) -> Home {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
         self.left()
@@ -231,7 +232,7 @@ impl Drop for Daemon {
 }
 
 /// A point of the plant, read by a client that is not ours.
-struct Register {
+pub(crate) struct Register {
     address: String,
     unit: u8,
     kind: String,
@@ -239,7 +240,7 @@ struct Register {
 }
 
 impl Register {
-    fn of(daemon: &Daemon, device: &str, point: &str) -> Register {
+    pub(crate) fn of(daemon: &Daemon, device: &str, point: &str) -> Register {
         let rows = daemon.list("device.list");
         let row = rows.iter().find(|row| row["device"] == device && row["point"] == point);
         let row = row.unwrap_or_else(|| panic!("{device} has no {point}"));
@@ -252,7 +253,7 @@ impl Register {
     }
 
     /// The raw word on the wire: one Modbus TCP request written by hand (Modbus Application Protocol V1.1b3, 6.1-6.4).
-    fn read(&self) -> u16 {
+    pub(crate) fn read(&self) -> u16 {
         let function = match self.kind.as_str() {
             "coil" => 1,
             "discrete" => 2,

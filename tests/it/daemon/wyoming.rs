@@ -28,12 +28,8 @@ struct Satellite {
 impl Satellite {
     fn of(python: &std::path::Path, uri: &str) -> Satellite {
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clients/wyoming_satellite.py");
-        let mut child = Command::new(python)
-            .args([script, uri])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let mut child =
+            Command::new(python).args([script, uri]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let (input, output) = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));
         Satellite { child, input, output }
     }
