@@ -106,6 +106,7 @@ pub(super) fn front(config: &Config) -> Result<Settings, ConfigError> {
         tokens: Tokens::new(tokens.iter().map(|(name, token)| (name.as_str(), token.as_str()))),
         hosts: hosts(config.mcp.listen, &config.mcp.hosts),
         tls,
+        rates: config.mcp.clients.iter().map(|client| (client.name.clone(), client.rate)).collect(),
         ..Settings::default()
     })
 }

@@ -292,8 +292,8 @@ impl Owner {
             }
             Message::Approve { server, tool, by, back } => {
                 let approved = self.pins.approve(&server, tool.as_deref());
+                self.keep(&server, &approved, Some(by.clone()));
                 for (tool, digest) in &approved {
-                    self.keep(&server, tool, *digest, Some(by.clone()));
                     let detail = json!({"server": server, "tool": tool, "definition": digest.to_string(), "by": by});
                     self.write("mcp_tool_approved", None, &detail).await;
                 }
@@ -324,12 +324,17 @@ impl Owner {
         }
     }
 
-    fn keep(&self, server: &str, tool: &str, digest: Digest, by: Option<String>) {
-        let (server, tool, digest) = (server.to_owned(), tool.to_owned(), digest.to_string());
-        let at = crate::sys::clock::wall();
-        let kept = self.parts.keeper.later(move |state| state.approve_tool(&server, &tool, &digest, by.as_deref(), at));
+    /// One commit for all of them: a server that is seen for the first time brings hundreds.
+    fn keep(&self, server: &str, tools: &[(String, Digest)], by: Option<String>) {
+        if tools.is_empty() {
+            return;
+        }
+        let tools: Vec<(String, String)> =
+            tools.iter().map(|(tool, digest)| (tool.clone(), digest.to_string())).collect();
+        let (server, at) = (server.to_owned(), crate::sys::clock::wall());
+        let kept = self.parts.keeper.later(move |state| state.approve_tools(&server, &tools, by.as_deref(), at));
         if let Err(error) = kept {
-            tracing::error!(%error, "an approved definition was not kept");
+            tracing::error!(%error, "approved definitions were not kept");
         }
     }
 
@@ -362,7 +367,7 @@ impl Owner {
                 view.shown.push(Shown { server: server.to_owned(), prefix: prefix.clone() });
                 view.gather(&snapshot.lists);
             }
-            let mut held = BTreeSet::new();
+            let (mut held, mut fresh) = (BTreeSet::new(), Vec::new());
             for (raw, of) in &snapshot.lists.tools {
                 let definition = of.of(Era::Modern);
                 let others = settings.iter().map(|setting| setting.prefix.as_str());
@@ -383,9 +388,7 @@ impl Owner {
                 };
                 let seen = self.pins.see(server, raw, digest);
                 match seen {
-                    pins::Seen::New => {
-                        self.keep(server, raw, digest, None);
-                    }
+                    pins::Seen::New => fresh.push((raw.clone(), digest)),
                     pins::Seen::Approved | pins::Seen::Changed { is_news: false } => {}
                     pins::Seen::Changed { is_news: true } => {
                         tracing::warn!(server, tool = raw.as_str(), "its definition changed: held until approved");
@@ -412,6 +415,7 @@ impl Owner {
                 let raw = Raw { server: server.to_owned(), tool: raw.clone(), listed: of.clone(), state };
                 view.tools.insert(name, raw);
             }
+            self.keep(server, &fresh, None);
             self.down.hold(server, held);
         }
         self.made = made;
