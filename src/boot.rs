@@ -5,7 +5,10 @@
 
 mod agent;
 mod commands;
+mod learning;
 mod mcp;
+pub mod model;
+mod own;
 mod reload;
 mod surface;
 
@@ -15,6 +18,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use interlock_domain::command::understanding::Learned;
 use interlock_domain::device::table::Devices;
 use interlock_domain::id::{BatchId, QuestionId, TaskId};
 use interlock_domain::liveness::judge::Limits;
@@ -26,11 +30,13 @@ use tokio::sync::{mpsc, watch};
 
 use crate::agents::bridge::{bridge, watch_workers};
 use crate::agents::core::Core;
-use crate::config::{self, Config, ConfigError, Tier};
+use crate::config::{self, Config, ConfigError, EvidenceHash, Tier};
 use crate::control::{self, Context};
 use crate::engine::agent::Handle as Models;
+use crate::engine::ground::Ground;
 use crate::engine::handle::Mediator;
 use crate::engine::keeper;
+use crate::engine::learner::{self, Learner};
 use crate::engine::listener::Listener;
 use crate::engine::log::Log;
 use crate::engine::mediator::{Owner, Parts};
@@ -42,6 +48,7 @@ use crate::engine::tasks::{self, Tasks};
 use crate::engine::workflow::Workflows;
 use crate::plant;
 use crate::record::event::trace;
+use crate::store::chain::Algorithm;
 use crate::store::error::StoreError;
 use crate::store::state::State;
 use crate::store::state::mcp::KeptTask;
@@ -49,17 +56,15 @@ use crate::store::{self, Store};
 use crate::sys::notify::{self, Notifier};
 use crate::sys::signal::{Signal, Signals};
 use crate::sys::{clock, family, machine};
+use crate::wyoming;
 
-pub use commands::{CommandSet, load as load_commands};
+pub use commands::{Clash, CommandSet, clashes, load as load_commands};
 
 /// Threads of the runtime: the box has few cores, and everything that may block has threads of its own.
 const RUNTIME_THREADS: usize = 2;
 
 /// Threads for file work and DNS; a flood of reads waits instead of making threads.
 const BLOCKING_THREADS: usize = 16;
-
-/// Task numbers set aside at each start. A task number is never used again, also not after a crash.
-const TASKS_ASIDE: u64 = 16;
 
 /// Where the daemon's things are.
 #[derive(Debug, Clone)]
@@ -102,6 +107,9 @@ pub enum BootError {
     /// The environment that the service manager gave is wrong.
     #[error("{0}")]
     Environment(String),
+    /// The ladder reached its last rung: systemd starts the daemon anew.
+    #[error("{0}")]
+    Escalated(String),
     /// Anything else.
     #[error("{0:#}")]
     Other(#[from] anyhow::Error),
@@ -142,22 +150,33 @@ pub fn run(places: Places) -> Result<(), BootError> {
     )
     .map_err(environment)?;
 
+    let starting = own::Starting::begin(notifier.another().map_err(environment)?)
+        .map_err(|error| BootError::Other(error.into()))?;
     let opened = Store::open(&store::Settings {
         state: places.state.clone(),
         boot_id: machine::boot_id().unwrap_or_else(|| "unknown".to_owned()),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         clock: crate::engine::stamp::now,
-        limits: store::Limits::default(),
+        limits: store::Limits { log_len_max: config.evidence_quota, ..store::Limits::default() },
+        algorithm: match config.evidence_hash {
+            EvidenceHash::Sha256 => Algorithm::Sha256,
+            EvidenceHash::Sm3 => Algorithm::Sm3,
+        },
     })?;
-    let mut state = State::open(&places.state)?;
-    let numbers = Numbers {
-        batch: BatchId(state.set_aside("batch", u64::from(u32::MAX))?),
-        question: QuestionId(state.set_aside("question", 16)?),
-        task: TaskId(state.set_aside("task", TASKS_ASIDE)?),
+    let begin = |state: &mut State| {
+        Ok(Numbers {
+            batch: BatchId(state.set_aside("batch", u64::from(u32::MAX))?),
+            question: QuestionId(state.set_aside("question", 16)?),
+            task: TaskId(state.set_aside("task", tasks::ASIDE)?),
+        })
     };
+    let (state, numbers, not_kept) = State::open_or_remember(&places.state, clock::wall(), begin)?;
+    let learned = learned(&state)?;
     let remembered = Remembered { approved: state.approved_tools()?, tasks: state.kept_tasks()? };
     let (keeper, keeper_thread) = keeper::start(state).map_err(|error| BootError::Other(error.into()))?;
     let writer = opened.store.writer();
+    own::note_previous(&writer, opened.previous_ended, opened.previous_head);
+    own::forget_ground_alarms(&keeper);
 
     // Before the runtime: a wedged runtime must not stop the supervisor.
     let (offer, notices) = tasks::channel();
@@ -170,6 +189,7 @@ pub fn run(places: Places) -> Result<(), BootError> {
             vital: Some(Vital { name: "evidence", count: Box::new(move || turns.turns()) }),
         }),
     };
+    let (end_process, escalated) = own::end_process();
     let supervisor = Supervisor::start(
         supervisor::Settings {
             limits: Limits { scan: config.scan, tau: config.tau, ..Limits::default() },
@@ -183,6 +203,7 @@ pub fn run(places: Places) -> Result<(), BootError> {
             first_task: numbers.task,
             reap_orphans: true,
             watchdog,
+            end_process: Some(end_process),
             ..supervisor::Settings::default()
         },
         Box::new(move |notice| {
@@ -200,25 +221,50 @@ pub fn run(places: Places) -> Result<(), BootError> {
         .build()
         .map_err(|error| BootError::Other(error.into()))?;
     let mends = repair::mend(opened.open_calls.iter().filter_map(trace));
-    let (tasks, tasks_owner) = Tasks::new(supervisor.clone(), notices, writer.clone(), keeper.clone());
+    let (tasks, tasks_owner) = Tasks::new(supervisor.clone(), notices, writer.clone(), keeper.clone(), numbers.task);
+    let tasks_running = tasks_owner.start().map_err(|error| BootError::Other(error.into()))?;
+    let (status, said) = watch::channel("ready".to_owned());
+    let ground = Ground {
+        state: places.state.clone(),
+        writer: writer.clone(),
+        keeper: keeper.clone(),
+        notifier: notifier.another().map_err(environment)?,
+        status,
+        not_kept,
+        known: Default::default(),
+    };
+    own::start(&supervisor, runtime.handle(), config.tau, ground);
     let made = Made {
         places,
         config,
         commands,
+        learned,
         notifier,
         signals,
-        writer,
+        writer: writer.clone(),
         keeper,
         tasks,
-        tasks_owner,
         numbers,
         mends,
         remembered,
+        starting,
+        said,
+        escalated,
     };
     let served = runtime.block_on(serve(made));
     // Nothing that still blocks may hold the end up: its call is written down as unknown already.
     runtime.shutdown_timeout(Duration::from_secs(1));
     supervisor.end();
+    // What the supervisor said last is in the log before its last row.
+    if tasks_running.join().is_err() {
+        tracing::error!("the owner of the tasks panicked");
+    }
+    let why = match &served {
+        Ok(()) => "asked to".to_owned(),
+        Err(error) => error.to_string(),
+    };
+    own::note_end(&writer, &why);
+    drop(writer);
     let ended = opened.store.close();
     if ended.unwritten > 0 || ended.panicked {
         tracing::error!(unwritten = ended.unwritten, panicked = ended.panicked, "the evidence log did not close whole");
@@ -239,15 +285,20 @@ struct Made {
     places: Places,
     config: Config,
     commands: CommandSet,
+    learned: (Learned, u64),
     notifier: Notifier,
     signals: Signals,
     writer: store::queue::Writer,
     keeper: keeper::Keeper,
     tasks: Tasks,
-    tasks_owner: tasks::Owner,
     numbers: Numbers,
     mends: Vec<repair::Mend>,
     remembered: Remembered,
+    starting: own::Starting,
+    /// What the status line says.
+    said: watch::Receiver<String>,
+    /// Why the ladder wants the process to end.
+    escalated: mpsc::Receiver<String>,
 }
 
 /// What `state.db` has of MCP's last life.
@@ -261,17 +312,19 @@ async fn serve(made: Made) -> Result<(), BootError> {
         places,
         config,
         commands,
+        learned,
         notifier,
         signals,
         writer,
         keeper,
         tasks,
-        tasks_owner,
         numbers,
         mends,
         remembered,
+        starting,
+        said,
+        mut escalated,
     } = made;
-    let tasks_running = tokio::spawn(tasks_owner.run());
     let plant = if config.devices.is_empty() { Some(start_plant().await?) } else { None };
     let devices = match &plant {
         None => Arc::clone(&config.devices),
@@ -282,7 +335,7 @@ async fn serve(made: Made) -> Result<(), BootError> {
     let settings = mcp::servers(&config)?;
     let (down, updates) = crate::tool::mcp::Servers::new();
     let tools = surface::tools(&config, Arc::clone(&devices), &grounds, down.clone())?;
-    let base = surface::base(&devices, &config.contracts)?;
+    let base = surface::base(&devices, &config)?;
     let visible = Surface::new(base.clone());
     let log = Log::new(places.state.clone());
     let (stop, stopped) = watch::channel(false);
@@ -299,7 +352,7 @@ async fn serve(made: Made) -> Result<(), BootError> {
     let (recipes_sender, recipes) = watch::channel(Arc::clone(&config.recipes));
     let own = Own::new(tasks.clone(), keeper.clone(), log.clone(), places.state.clone(), workflows, recipes);
     let own = Arc::new(own);
-    let model = agent::settings(config.agent.as_ref(), &grounds_receiver.borrow().cwd).unwrap_or_else(|error| {
+    let model = agent::settings(&config, &grounds_receiver.borrow().cwd).unwrap_or_else(|error| {
         // The plant does not stop for it.
         tracing::error!(kind = "MODEL_OFF", "{error}; there is no language model until the next reload");
         None
@@ -326,6 +379,13 @@ async fn serve(made: Made) -> Result<(), BootError> {
     if open > 0 {
         tracing::warn!(calls = open, "calls that the last run left open were settled; see `interlock ask list`");
     }
+    let (learner, learner_inbox) = Learner::new(keeper.clone());
+    let basis = commands.basis(Arc::clone(&devices));
+    let (listener, ears) = Listener::new(basis.ears(&learned.0), mediator.clone(), writer.clone(), learner.clone());
+    let listener_running = tokio::spawn(ears.run());
+    let learner_owner =
+        learner::Owner::new(learner_inbox, basis, learned, keeper.clone(), writer.clone(), listener.clone());
+    let learner_running = tokio::spawn(learner_owner.run());
     let (servers, servers_owner) = servers::new(
         down,
         updates,
@@ -338,9 +398,8 @@ async fn serve(made: Made) -> Result<(), BootError> {
         },
     );
     let servers_running = tokio::spawn(servers_owner.run());
+    let tools_running = tokio::spawn(learning::watch_tools(surface_sender.subscribe(), learner.clone()));
     servers.configure(base, Arc::clone(&config.rules), settings).await;
-    let (listener, ears) = Listener::new(commands.ears(Arc::clone(&devices)), mediator.clone(), writer);
-    let listener_running = tokio::spawn(ears.run());
     let (profiles_sender, profiles) = watch::channel(Arc::new(mcp::profiles(&config.mcp)));
     let (engine, bridge) = bridge(mediator.clone(), tasks.clone(), servers.clone(), profiles);
     let bridge_running = tokio::spawn(bridge.run());
@@ -359,6 +418,23 @@ async fn serve(made: Made) -> Result<(), BootError> {
             (Some(bound), Some(tokio::spawn(front)))
         }
     };
+    let mut voice_running = Vec::new();
+    let wyoming_address = match config.wyoming_listen {
+        None => None,
+        Some(address) => {
+            let refused = |error| BootError::Listen { what: "Wyoming", address, error };
+            let listening = tokio::net::TcpListener::bind(address).await.map_err(refused)?;
+            let bound = listening.local_addr().map_err(refused)?;
+            voice_running.push(tokio::spawn(wyoming::serve_tcp(listening, listener.clone(), stopped.clone())));
+            Some(bound)
+        }
+    };
+    if let Some(path) = &config.wyoming_socket {
+        let refused = |error| BootError::Socket { path: path.clone(), error };
+        let listening = control::bind(path).map_err(refused)?;
+        voice_running.push(tokio::spawn(wyoming::serve_unix(listening, listener.clone(), stopped.clone())));
+    }
+    let voice_socket = config.wyoming_socket.clone();
     let socket =
         control::bind(&places.socket).map_err(|error| BootError::Socket { path: places.socket.clone(), error })?;
     let (reload, mut reloads) = mpsc::channel(1);
@@ -366,18 +442,25 @@ async fn serve(made: Made) -> Result<(), BootError> {
         listener: listener.clone(),
         mediator: mediator.clone(),
         tasks: tasks.clone(),
+        learner: learner.clone(),
         log,
         mcp: Arc::clone(&core),
         models,
         servers: servers.clone(),
-        status: status(&places, mcp_url(&core, mcp_address), plant.as_ref().map(|plant| plant.address)),
+        status: status(
+            &places,
+            mcp_url(&core, mcp_address),
+            wyoming_address,
+            plant.as_ref().map(|plant| plant.address),
+        ),
         reload,
     });
     let control_running = tokio::spawn(control::serve(socket, context, stopped));
     let mut reloader = reload::Reloader {
         places: places.clone(),
         config,
-        listener,
+        learner,
+        writer,
         mediator: mediator.clone(),
         servers: servers.clone(),
         surface_sender,
@@ -389,7 +472,8 @@ async fn serve(made: Made) -> Result<(), BootError> {
         plant: plant.as_ref().map(|plant| plant.devices.clone()),
     };
 
-    notifier.ready("ready");
+    drop(starting);
+    notifier.ready(&said.borrow());
     tracing::info!(
         socket = %places.socket.display(),
         mcp = mcp_url(&core, mcp_address).as_deref().unwrap_or("off"),
@@ -398,25 +482,28 @@ async fn serve(made: Made) -> Result<(), BootError> {
     );
     let mut signals = carry_signals(signals)?;
     let mut aside = numbers.question.0 + 16;
+    let mut ended = Ok(());
     loop {
         tokio::select! {
             signal = signals.recv() => match signal {
                 Some(Signal::End) => break,
                 Some(Signal::Reload) => {
                     notifier.reloading(clock::now());
-                    match reloader.reload().await {
-                        Ok(said) => tracing::info!("{said}"),
-                        Err(error) => tracing::error!(kind = "CONFIG_REJECTED", "{}", error.message),
-                    }
-                    notifier.ready("ready");
+                    let reloaded = reloader.reload().await;
+                    reload::tell(&notifier, &reloaded, &said.borrow());
                 }
                 // The thread is gone: the service manager has stronger means.
                 None => std::future::pending().await,
             },
             Some(back) = reloads.recv() => {
                 notifier.reloading(clock::now());
-                let _ = back.send(reloader.reload().await);
-                notifier.ready("ready");
+                let reloaded = reloader.reload().await;
+                reload::tell(&notifier, &reloaded, &said.borrow());
+                let _ = back.send(reloaded);
+            }
+            Some(why) = escalated.recv() => {
+                ended = Err(BootError::Escalated(why));
+                break;
             }
             Ok(()) = asked.changed() => {
                 // Numbers are set aside ahead of use, so that none is used twice after a crash.
@@ -432,6 +519,9 @@ async fn serve(made: Made) -> Result<(), BootError> {
     let _ = stop.send(true);
     core.stop();
     control_running.await.ok();
+    for running in voice_running {
+        running.await.ok();
+    }
     if let Some(running) = mcp_running {
         running.await.ok();
     }
@@ -441,14 +531,32 @@ async fn serve(made: Made) -> Result<(), BootError> {
     servers.stop().await;
     keeping.await.ok();
     drop(reloader);
+    tools_running.abort();
+    learner_running.abort();
     listener_running.abort();
     bridge_running.abort();
     servers_running.abort();
     workers_running.abort();
     resolver_running.abort();
-    tasks_running.abort();
     let _ = std::fs::remove_file(&places.socket);
-    Ok(())
+    if let Some(path) = voice_socket {
+        let _ = std::fs::remove_file(path);
+    }
+    ended
+}
+
+/// The learned set that is active, and its version. One that does not read is told of and left out: a box that
+/// understands what it was shipped with is better than one that does not start.
+fn learned(state: &State) -> Result<(Learned, u64), StoreError> {
+    let Some(version) = state.versions()?.pop() else { return Ok((Learned::default(), 0)) };
+    let number = version.version;
+    Ok(match learner::read(&version) {
+        Ok(learned) => (learned, number),
+        Err(error) => {
+            tracing::error!(%error, "nothing learned is active; see `interlock learn list --versions`");
+            (Learned::default(), number)
+        }
+    })
 }
 
 /// Where agents reach us.
@@ -485,12 +593,13 @@ fn carry_signals(signals: Signals) -> Result<mpsc::Receiver<Signal>, BootError> 
     Ok(receiver)
 }
 
-fn status(places: &Places, mcp: Option<String>, plant: Option<SocketAddr>) -> Value {
+fn status(places: &Places, mcp: Option<String>, wyoming: Option<SocketAddr>, plant: Option<SocketAddr>) -> Value {
     json!({
         "pid": std::process::id(),
         "state": places.state.display().to_string(),
         "socket": places.socket.display().to_string(),
         "mcp": mcp,
+        "wyoming": wyoming.map(|address| format!("tcp://{address}")),
         "console": null,
         "plant": plant.map(|address| format!("tcp://{address}")),
         "version": env!("CARGO_PKG_VERSION"),

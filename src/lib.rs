@@ -30,17 +30,20 @@
 //! # The rooms, in reading order
 //!
 //! - [`interlock_domain`]: the chain `request, surface, gate, schedule, effect, closure, event, repair, mediator`, each
-//!   naming only what stands before it; `device` (points, codec, plans, process interlocks), `command` (understanding), `liveness`.
+//!   naming only what stands before it; `trace` (a run's graph, from facts of the log); `device` (points, codec, plans,
+//!   process interlocks), `command` (understanding), `liveness`; `agent` (the loop of a language model), `context` (what
+//!   keeps its history within a window).
 //! - [`boot`]: the only place that constructs everything, and the only start and stop order.
 //! - [`engine`]: `mediator` carries the machine's actions out, `listener` owns the active commands and the short
-//!   dialogues, `supervisor` watches our threads, `tasks` turns its notices into evidence and alarms, `own` runs the
-//!   tools that act on the daemon itself, `keeper` owns `state.db`, `watch` supervises what is not ours,
-//!   `resolver` finds out what became of unknown effects, `workflow` carries groups of effects with a guarantee.
+//!   dialogues, `learner` what was learned and its versions, `agent` drives the runs of a language model, `supervisor`
+//!   watches our threads, `tasks` turns its notices into evidence and alarms, `own` runs the tools that act on the
+//!   daemon itself, `keeper` owns `state.db`, `ground` looks after the log and its disk, `resolver` finds out what became
+//!   of unknown effects, `workflow` carries groups of effects with a guarantee, `watch` supervises what is not ours.
 //! - [`store`]: the evidence log (one writer, group commit, hash chain, signed head), its readers, and the state.
 //! - [`record`]: the one written form of an event: disk, command line and MCP share it.
 //! - [`tool`]: runs an order: device (Modbus), files, shell, HTTP.
 //! - [`sys`]: what only the kernel can say or do; `unsafe` lives here.
-//! - [`control`]: the Unix socket. [`agents`] and [`mcp`]: MCP in both eras. [`cli`]: verbs, hints, exit codes.
+//! - [`control`]: the Unix socket. [`wyoming`]: voice front ends. [`agents`] and [`mcp`]: MCP in both eras. [`cli`]: verbs, hints, exit codes.
 //! - [`config`]: TOML into checked settings, unknown keys refused. [`plant`]: the embedded simulator.
 //! - [`mod@bench`]: the figures of `interlock bench`.
 //!
@@ -71,6 +74,8 @@
 //! - The tools that act on the daemon itself live in `engine::own`, not in `tool`: what they act on is owned there.
 //! - `control` hands `interlock mcp` to the front of `agents`: one socket, one rule about who may speak.
 //! - The MCP front is hyper on raw JSON: no library serves both eras and their tasks.
+//! - A composite call (a subagent, a workflow's commit) leaves the line when it starts, and what the law of order puts
+//!   behind it waits outside the line (`schedule::hold`): a parent that waits for its child holds nothing.
 //! - Facts about paths are gathered by whoever submits, before the call; the tool opens the canonical path without
 //!   following links, so that what was judged is what is opened.
 #![deny(unsafe_code)]
@@ -82,6 +87,7 @@ pub mod cli;
 pub mod config;
 pub mod control;
 pub mod engine;
+pub mod infer;
 pub mod mcp;
 pub mod plant;
 pub mod provider;
@@ -89,3 +95,4 @@ pub mod record;
 pub mod store;
 pub mod sys;
 pub mod tool;
+pub mod wyoming;

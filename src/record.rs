@@ -9,6 +9,7 @@ pub mod census;
 pub mod contract;
 pub mod effects;
 pub mod event;
+pub mod learned;
 pub mod trace;
 pub mod workflow;
 
@@ -115,6 +116,18 @@ pub mod kind {
     pub const CARRIED: &str = "carried";
     /// A damaged segment was moved aside.
     pub const QUARANTINED: &str = "quarantined";
+    /// The daemon ended in order; the next `boot` row follows it, or the run before was cut off.
+    pub const END: &str = "end";
+    /// The run before did not end in order; `detail` names its head.
+    pub const PREVIOUS_RUN_ABNORMAL: &str = "previous_run_abnormal";
+    /// A configuration was read again; `to` says whether it is in force or was rejected.
+    pub const CONFIG: &str = "config";
+    /// The room on the disk of the log fell below what is wanted, or is there again.
+    pub const DISK: &str = "disk";
+    /// A reader kept the write-ahead log from being brought in, until a new segment had to begin.
+    pub const WAL_LARGE: &str = "wal_large";
+    /// The log was held against its hashes and its head after a start; `to` is the verdict.
+    pub const VERIFIED: &str = "verified";
     /// A call ended. One that ended as unknown, with an effect to look at, stays open until it is resolved.
     pub const SETTLED: &str = "settled";
     /// Learned after the settlement; points to it and closes the call for good.

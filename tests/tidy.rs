@@ -32,7 +32,8 @@ const MODULES: &[(&str, &[&str], &[&str])] = &[
     ("sys", &[], &["libc", "nix"]),
     ("store", &["record"], &["rusqlite", "ed25519_dalek", "getrandom", "sha2", "sm3", "tokio", "base64"]),
     ("tool", &["sys", "mcp"], &["tokio", "reqwest", "rustls", "tokio_modbus", "tokio_serial", "sha2", "base64"]),
-    ("infer", &[], &["ort"]),
+    // Its library of passages is SQLite (FTS5); a model is loaded by its hash.
+    ("infer", &[], &["ort", "rusqlite", "sha2"]),
     // Owners.
     // Its journal says where log lines go.
     ("engine", &["store", "tool", "infer", "sys", "provider", "record", "mcp"], &["tokio", "tracing_subscriber"]),
@@ -51,6 +52,7 @@ const MODULES: &[(&str, &[&str], &[&str])] = &[
             "record",
             "engine::agent",
             "engine::handle",
+            "engine::learner",
             "engine::listener",
             "engine::log",
             "engine::servers",
@@ -62,14 +64,16 @@ const MODULES: &[(&str, &[&str], &[&str])] = &[
         ],
         &["tokio", "axum", "serde", "nix"],
     ),
+    // Voice front ends: their peers are placed as those of the socket are.
+    ("wyoming", &["engine::handle", "engine::listener", "sys::family", "sys::peer"], &["tokio"]),
     ("console", &["record", "engine::handle"], &["tokio", "axum", "serde"]),
     ("export", &["record"], &["tokio", "serde"]),
     // Around them. `cli` has the offline verbs, which act without a daemon; `doctor` asks `sys` about this machine.
-    ("config", &[], &["toml", "serde"]),
+    ("config", &[], &["toml", "serde", "saphyr_parser"]),
     // The plant's process model is a file that a person may write: its mistakes are told as those of the configuration.
     ("plant", &["config"], &["tokio", "tokio_modbus", "toml", "serde"]),
     // The figures of the log stand beside raw SQLite, in one run.
-    ("bench", &["engine", "store", "infer", "sys", "record"], &["tokio", "serde", "rusqlite"]),
+    ("bench", &["engine", "store", "infer", "sys", "record", "provider"], &["tokio", "serde", "rusqlite"]),
     (
         "cli",
         &[
@@ -91,7 +95,7 @@ const MODULES: &[(&str, &[&str], &[&str])] = &[
         "boot",
         &[
             "agents", "bench", "config", "console", "control", "engine", "export", "infer", "mcp", "plant", "provider",
-            "record", "store", "sys", "tool",
+            "record", "store", "sys", "tool", "wyoming",
         ],
         &["anyhow", "axum", "nix", "rustls", "tokio", "tokio_rustls", "tracing_subscriber"],
     ),
@@ -122,7 +126,11 @@ const ROOMS: &[(&str, &[&str])] = &[
     ),
     (
         "repair",
-        &["risk", "sample", "id", "time", "request", "surface", "gate", "schedule", "effect", "closure", "event"],
+        // The blocks of a history, which it closes and mends.
+        &[
+            "block", "risk", "sample", "id", "time", "request", "surface", "gate", "schedule", "effect", "closure",
+            "event",
+        ],
     ),
     (
         "mediator",
@@ -131,9 +139,12 @@ const ROOMS: &[(&str, &[&str])] = &[
             "repair",
         ],
     ),
-    ("context", &["id", "time", "block", "request", "closure", "event"]),
+    ("context", &["id", "time", "block", "request", "closure", "event", "repair"]),
     ("trace", &["id", "time", "event"]),
-    ("agent", &["id", "time", "block", "request", "surface", "gate", "effect", "closure", "event", "context"]),
+    (
+        "agent",
+        &["id", "time", "block", "request", "surface", "gate", "effect", "closure", "event", "repair", "context"],
+    ),
     ("liveness", &["id", "time"]),
     ("command", &["risk", "id", "time", "device", "request"]),
     ("learn", &["risk", "id", "time", "command"]),

@@ -365,7 +365,9 @@ pub async fn watch_workers(core: Arc<Core>, tasks: Tasks, mut stop: watch::Recei
                 return;
             },
         }
-        if let Ok(rows) = tasks.list(true).await {
+        // What the daemon is made of is nobody's task.
+        if let Ok(mut rows) = tasks.list(true).await {
+            rows.retain(|(row, _)| !row.own);
             let workers: Vec<WorkerView> = rows.iter().map(|(row, evidence)| worker(row, *evidence)).collect();
             core.tasks.observe(&workers);
         }

@@ -7,8 +7,11 @@ use interlock_domain::block::Provider;
 use interlock_domain::context::Budget;
 use thiserror::Error;
 
-use crate::config::agent::{Agent, Key};
+use crate::config::Config;
+use crate::config::agent::Key;
+use crate::config::extend::Maintenance;
 use crate::engine::agent::Settings;
+use crate::engine::agent::upkeep::Check;
 use crate::provider::{Dialect, request};
 use crate::tool::endpoint::{Endpoint, Secret, Unusable};
 
@@ -58,8 +61,8 @@ pub(super) enum NoModel {
 ///
 /// # Errors
 /// When the key cannot be had, or the address is none.
-pub(super) fn settings(agent: Option<&Agent>, cwd: &Path) -> Result<Option<Arc<Settings>>, NoModel> {
-    let Some(agent) = agent else { return Ok(None) };
+pub(super) fn settings(config: &Config, cwd: &Path) -> Result<Option<Arc<Settings>>, NoModel> {
+    let Some(agent) = &config.agent else { return Ok(None) };
     let key = key(&agent.key)?;
     let bearer = key.as_ref().map(|key| format!("Bearer {}", key.reveal()));
     let mut headers: Vec<(&'static str, &str)> = Vec::new();
@@ -89,8 +92,21 @@ pub(super) fn settings(agent: Option<&Agent>, cwd: &Path) -> Result<Option<Arc<S
         output_max: u32::try_from(agent.output).unwrap_or(u32::MAX),
         hooks: agent.hooks.clone(),
         profiles: agent.profiles.clone(),
+        skills: config.extensions.skills.clone(),
+        checks: checks(&config.extensions.maintenance, cwd),
         cwd: cwd.to_owned(),
     })))
+}
+
+/// The declared checks, their paths from where tools work.
+fn checks(declared: &[Maintenance], cwd: &Path) -> Vec<Check> {
+    let check = |one: &Maintenance| Check {
+        name: one.name.clone(),
+        paths: one.paths.iter().map(|path| cwd.join(path)).collect(),
+        command: one.check.clone(),
+        timeout: one.timeout,
+    };
+    declared.iter().map(check).collect()
 }
 
 fn key(key: &Key) -> Result<Option<Secret>, NoModel> {

@@ -1,21 +1,28 @@
 //! The command sets of a configuration, compiled and bound.
 
-use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
-use interlock_domain::command::bind::Step;
+use interlock_domain::command::conflict::{self, Conflict};
 use interlock_domain::command::definition::Commands;
+use interlock_domain::command::lexicon::Lexicon;
+use interlock_domain::command::sound::Confusions;
 use interlock_domain::command::understanding::Understanding;
 use interlock_domain::device::table::Devices;
+use interlock_domain::learn::gate::{Example, Policy};
 
-use crate::config::{self, Config, ConfigError, commands, lexicon};
-use crate::engine::listener::Ears;
+use crate::config::{self, Config, ConfigError, commands, lexicon, regression};
+use crate::engine::learner::Basis;
 
-/// Commands with what they are bound to.
+/// Commands with what they are understood by.
 pub struct CommandSet {
-    understanding: Understanding,
-    binds: BTreeMap<String, Vec<Step>>,
+    commands: Commands,
+    lexicon: Lexicon,
+    confusions: Confusions,
+    replay: Vec<Example>,
+    policy: Policy,
+    dialogue: Duration,
 }
 
 /// Reads the command files of a configuration, or the shipped ones.
@@ -27,7 +34,7 @@ pub fn load(config: &Config) -> Result<CommandSet, ConfigError> {
     if config.command_files.is_empty() {
         all = commands::read(Path::new(commands::EMBEDDED_NAME), commands::EMBEDDED)?;
     }
-    for file in &config.command_files {
+    for file in config.command_files.iter().chain(&config.extensions.command_files) {
         let more = commands::read(file, &config::read(file)?)?;
         for command in &more.list {
             if all.list.iter().any(|known| known.id == command.id) {
@@ -38,22 +45,78 @@ pub fn load(config: &Config) -> Result<CommandSet, ConfigError> {
         all.zones.extend(more.zones.into_iter().filter(|zone| !all.zones.contains(zone)).collect::<Vec<_>>());
         all.list.extend(more.list);
     }
-    let mut binds = BTreeMap::new();
-    for command in &all.list {
-        if !command.bind.is_empty() {
-            binds.insert(command.id.clone(), command.bind.clone());
-        }
-    }
     let words = lexicon::read(Path::new(lexicon::EMBEDDED_NAME), lexicon::EMBEDDED)?;
     let costs = lexicon::read_confusions(Path::new(lexicon::EMBEDDED_CONFUSIONS_NAME), lexicon::EMBEDDED_CONFUSIONS)?;
-    Ok(CommandSet { understanding: Understanding::compile(all, &words, &costs), binds })
+    let replay = regression::read(Path::new(regression::EMBEDDED_NAME), regression::EMBEDDED)?;
+    Ok(CommandSet {
+        commands: all,
+        lexicon: words,
+        confusions: costs,
+        replay,
+        policy: config.learning,
+        dialogue: config.dialogue_patience,
+    })
+}
+
+/// Two phrases that are too near to each other, and where they stand.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Clash {
+    /// What is too near, and by how much.
+    pub conflict: Conflict,
+    /// File and line of the phrase.
+    pub at: (PathBuf, usize),
+    /// File and line of the other.
+    pub other_at: (PathBuf, usize),
+}
+
+impl std::fmt::Display for Clash {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Conflict { command, phrase, other, other_phrase, margin } = &self.conflict;
+        let place = |(file, line): &(PathBuf, usize)| format!("{}:{line}", file.display());
+        write!(
+            f,
+            "{}: {phrase:?} ({command}) and {}: {other_phrase:?} ({other}) ",
+            place(&self.at),
+            place(&self.other_at)
+        )?;
+        if *margin == 0.0 {
+            f.write_str("cannot be told apart by sound")
+        } else {
+            write!(f, "are {margin:.1} apart, which is nearer than the margin")
+        }
+    }
+}
+
+/// The phrases of a configuration's commands that are too near to each other to ship.
+///
+/// # Errors
+/// When a file cannot be read any more.
+pub fn clashes(config: &Config, set: &CommandSet) -> Result<Vec<Clash>, ConfigError> {
+    let mut texts = vec![(PathBuf::from(commands::EMBEDDED_NAME), commands::EMBEDDED.to_owned())];
+    if !config.command_files.is_empty() {
+        texts.clear();
+        for file in &config.command_files {
+            texts.push((file.clone(), config::read(file)?));
+        }
+    }
+    let place = |id: &str, phrase: &str| {
+        let found = texts.iter().map(|(file, text)| (file.clone(), commands::line_of(text, id, phrase)));
+        found.max_by_key(|(_, line)| *line).unwrap_or_default()
+    };
+    let understanding = Understanding::compile(set.commands.clone(), &set.lexicon, &set.confusions);
+    let found = conflict::conflicts(&understanding).into_iter().map(|conflict| Clash {
+        at: place(&conflict.command, &conflict.phrase),
+        other_at: place(&conflict.other, &conflict.other_phrase),
+        conflict,
+    });
+    Ok(found.collect())
 }
 
 impl CommandSet {
     /// How many commands there are.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.understanding.commands().list.len()
+        self.commands.list.len()
     }
 
     /// There are none.
@@ -65,12 +128,13 @@ impl CommandSet {
     /// How many are bound to a tool.
     #[must_use]
     pub fn bound(&self) -> usize {
-        self.binds.len()
+        self.commands.list.iter().filter(|command| !command.bind.is_empty()).count()
     }
 
-    /// For the listener, with the devices that they may name.
+    /// What learning stands on, with the devices that the commands may name.
     #[must_use]
-    pub fn ears(self, devices: Arc<Devices>) -> Ears {
-        Ears::new(self.understanding, self.binds, devices)
+    pub fn basis(self, devices: Arc<Devices>) -> Basis {
+        let CommandSet { commands, lexicon, confusions, replay, policy, dialogue } = self;
+        Basis { commands, lexicon, confusions, devices, policy, dialogue, replay }
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use interlock_domain::device::table::Devices;
 use interlock_domain::surface::Surface;
+use serde_json::json;
 use tokio::sync::watch;
 
 use super::{Places, commands, mcp, surface};
@@ -13,17 +14,22 @@ use crate::config::mcp::McpSettings;
 use crate::config::{self, Config};
 use crate::control::wire::{Kind, Trouble};
 use crate::engine::handle::{Grounds, Mediator};
-use crate::engine::listener::Listener;
+use crate::engine::learner::Learner;
 use crate::engine::servers::Servers;
+use crate::engine::stamp;
 use crate::engine::workflow::tool::Recipes;
+use crate::record::{Row, kind};
+use crate::store::queue::{Entry, Writer};
+use crate::sys::notify::Notifier;
 
 /// Owns the configuration that is in force.
 pub(super) struct Reloader {
     pub(super) places: Places,
     pub(super) config: Config,
-    pub(super) listener: Listener,
+    pub(super) learner: Learner,
     pub(super) mediator: Mediator,
     pub(super) servers: Servers,
+    pub(super) writer: Writer,
     pub(super) surface_sender: watch::Sender<Surface>,
     pub(super) grounds_sender: watch::Sender<Arc<Grounds>>,
     pub(super) model_sender: watch::Sender<Option<Arc<crate::engine::agent::Settings>>>,
@@ -35,8 +41,30 @@ pub(super) struct Reloader {
 }
 
 impl Reloader {
-    /// Reads, checks, then swaps. On an error everything stays as it was.
+    /// Reads, checks, then swaps, and writes down which of the two it was. On an error everything stays as it was.
     pub(super) async fn reload(&mut self) -> Result<String, Trouble> {
+        let reloaded = self.swap().await;
+        let file = self.places.config.as_ref().map(|file| file.display().to_string());
+        let row = |to: &'static str| Row { to: Some(to.into()), ..Row::new(stamp::now(), kind::CONFIG) };
+        let (row, reloaded) = match reloaded {
+            Ok(said) => (row("in_force").detailed(&json!({ "file": file, "message": said })), Ok(said)),
+            Err(refused) => {
+                let detail = json!({
+                    "file": refused.place.as_ref().map(|place| place.file.display().to_string()).or(file),
+                    "line": refused.place.as_ref().map(|place| place.line),
+                    "column": refused.place.as_ref().map(|place| place.column),
+                    "key": refused.place.as_ref().map(|place| place.key.as_str()),
+                    "message": refused.trouble.message,
+                });
+                let row = Row { cause: Some("CONFIG_REJECTED".into()), ..row("rejected") };
+                (row.detailed(&detail), Err(refused.trouble))
+            }
+        };
+        self.writer.append_or_count(Entry::urgent(row));
+        reloaded
+    }
+
+    async fn swap(&mut self) -> Result<String, Refused> {
         let file = self.places.config.as_deref();
         let config = config::load(file).map_err(refused)?;
         let set = commands::load(&config).map_err(refused)?;
@@ -45,15 +73,15 @@ impl Reloader {
             None => Arc::clone(&config.devices),
             Some(plant) => Arc::new(config::interlock::bind(plant.clone(), &config.interlocks).map_err(refused)?),
         };
-        let bug = |error: super::BootError| Trouble::new(Kind::Bug, error.to_string());
+        let bug = |error: super::BootError| Refused::from(Trouble::new(Kind::Bug, error.to_string()));
         let grounds = surface::grounds(&config, &self.places.state).map_err(bug)?;
         let tools = surface::tools(&config, Arc::clone(&devices), &grounds, self.servers.down()).map_err(bug)?;
-        let base = surface::base(&devices, &config.contracts).map_err(bug)?;
+        let base = surface::base(&devices, &config).map_err(bug)?;
         let servers = mcp::servers(&config).map_err(refused)?;
         let settings = surface::settings(&config, &self.places);
-        let model = super::agent::settings(config.agent.as_ref(), &grounds.cwd)
+        let model = super::agent::settings(&config, &grounds.cwd)
             .map_err(|error| Trouble::new(Kind::Config, error.to_string()))?;
-        let busy = |error: crate::engine::handle::NotTaken| Trouble::new(Kind::Busy, error.to_string());
+        let busy = |error: crate::engine::handle::NotTaken| Refused::from(Trouble::new(Kind::Busy, error.to_string()));
         // The gate first: nothing that is understood anew may pass under old rules.
         let own = Surface::new(base.clone());
         self.mediator.reconfigure(settings, own.clone(), tools).await.map_err(busy)?;
@@ -66,17 +94,19 @@ impl Reloader {
         let _ = self.devices_sender.send(Arc::clone(&devices));
         let _ = self.recipes_sender.send(Arc::clone(&config.recipes));
         let count = set.len();
-        self.listener.swap(set.ears(devices)).await.map_err(busy)?;
+        let busy = |error: crate::engine::learner::NotLearned| Trouble::new(Kind::Busy, error.to_string());
+        self.learner.rebase(set.basis(devices)).await.map_err(busy)?;
         self.config = config;
         let name = file.map_or_else(|| PathBuf::from("the embedded default"), PathBuf::from);
         Ok(format!("{} is in force: {count} commands, {} rules", name.display(), self.config.rules.all().len()))
     }
 
     /// What cannot change while the daemon runs is refused by name, with the whole file.
-    fn fits(&self, config: &Config) -> Result<(), Trouble> {
-        let restart = |key: &str| {
+    fn fits(&self, config: &Config) -> Result<(), Refused> {
+        let restart = |key: &str| -> Refused {
             Trouble::new(Kind::Config, format!("{key} cannot change while the daemon runs; nothing was changed"))
                 .hint("restart the daemon, or put the old value back")
+                .into()
         };
         if self.plant.is_some() != config.devices.is_empty() {
             return Err(restart("whether the embedded plant runs (a first [[device]])"));
@@ -88,17 +118,52 @@ impl Reloader {
         if (old.listen, &old.tls, &old.hosts, tokens(old)) != (new.listen, &new.tls, &new.hosts, tokens(new)) {
             return Err(restart("where MCP listens, and who may come in,"));
         }
+        if (self.config.wyoming_listen, &self.config.wyoming_socket) != (config.wyoming_listen, &config.wyoming_socket)
+        {
+            return Err(restart("wyoming"));
+        }
         if (self.config.scan, self.config.tau, self.config.tier) != (config.scan, config.tau, config.tier) {
             return Err(restart("liveness"));
+        }
+        let evidence = |config: &Config| (config.evidence_quota, config.evidence_hash);
+        if evidence(&self.config) != evidence(config) {
+            return Err(restart("evidence"));
         }
         Ok(())
     }
 }
 
-fn refused(error: config::ConfigError) -> Trouble {
+/// Why a configuration does not count, and where in it the reason stands.
+struct Refused {
+    trouble: Trouble,
+    place: Option<config::ConfigError>,
+}
+
+impl From<Trouble> for Refused {
+    fn from(trouble: Trouble) -> Refused {
+        Refused { trouble, place: None }
+    }
+}
+
+fn refused(error: config::ConfigError) -> Refused {
     let trouble = Trouble::new(Kind::Config, error.to_string());
-    match error.hint {
-        Some(hint) => trouble.hint(hint),
+    let trouble = match &error.hint {
+        Some(hint) => trouble.hint(hint.clone()),
         None => trouble,
+    };
+    Refused { trouble, place: Some(error) }
+}
+
+/// Tells systemd that the daemon is ready again: also after a refusal, since the old configuration runs on.
+pub(super) fn tell(notifier: &Notifier, reloaded: &Result<String, Trouble>, status: &str) {
+    match reloaded {
+        Ok(said) => {
+            tracing::info!("{said}");
+            notifier.ready(status);
+        }
+        Err(error) => {
+            tracing::error!(kind = "CONFIG_REJECTED", "{}", error.message);
+            notifier.ready(&format!("configuration rejected, the old one stays: {}", error.message));
+        }
     }
 }

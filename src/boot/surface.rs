@@ -10,7 +10,6 @@ use interlock_domain::id::ToolName;
 use interlock_domain::risk::Risk;
 use interlock_domain::surface::contract::{Contract, Effect, OutcomeBy};
 use interlock_domain::surface::device::{ActionFacts, DeviceFacts, DeviceTable};
-use interlock_domain::surface::promise::Promise;
 use interlock_domain::surface::tool::{Annotations, BadTool, Definition, Kind, Text, Tool};
 
 use super::{BootError, Places};
@@ -56,11 +55,11 @@ pub(super) fn tools(
 }
 
 /// The tools of our own that every run sees.
-pub(super) fn base(devices: &Devices, promises: &[Promise]) -> Result<Vec<Arc<Tool>>, BootError> {
-    make(devices, promises).map_err(|error| BootError::Other(anyhow::Error::new(error)))
+pub(super) fn base(devices: &Devices, config: &Config) -> Result<Vec<Arc<Tool>>, BootError> {
+    make(devices, config).map_err(|error| BootError::Other(anyhow::Error::new(error)))
 }
 
-fn make(devices: &Devices, promises: &[Promise]) -> Result<Vec<Arc<Tool>>, BadTool> {
+fn make(devices: &Devices, config: &Config) -> Result<Vec<Arc<Tool>>, BadTool> {
     let table = Arc::new(table(devices));
     let hints = |read_only, destructive, idempotent, open_world| Annotations {
         read_only: Some(read_only),
@@ -77,7 +76,13 @@ fn make(devices: &Devices, promises: &[Promise]) -> Result<Vec<Arc<Tool>>, BadTo
     ];
     tools.extend(own::tools(table)?);
     tools.push(agent::child::tool()?);
-    Ok(tools.into_iter().map(|tool| Arc::new(tool.promised(promises))).collect())
+    // Another name for the same thing: the gate judges what it does, not what it is called.
+    for alias in &config.extensions.aliases {
+        if let Some(tool) = tools.iter().find(|tool| *tool.name() == alias.tool) {
+            tools.push(Tool::new(Definition { name: alias.name.clone(), ..tool.definition().clone() })?);
+        }
+    }
+    Ok(tools.into_iter().map(|tool| Arc::new(tool.promised(&config.contracts))).collect())
 }
 
 fn tool(about: &About, kind: Kind, annotations: Annotations) -> Result<Tool, BadTool> {
@@ -116,6 +121,7 @@ fn table(devices: &Devices) -> DeviceTable {
             kind: device.kind.clone(),
             zone: device.zone.clone(),
             bus: device.bus.clone(),
+            ranges: device.points.iter().filter_map(|(name, point)| Some((name.clone(), point.range?))).collect(),
             actions,
             contracts: contracts(devices, device),
         };
@@ -128,6 +134,7 @@ fn table(devices: &Devices) -> DeviceTable {
             kind: String::new(),
             zone: None,
             bus: EVERY.to_owned(),
+            ranges: BTreeMap::new(),
             actions: BTreeMap::from([("list".to_owned(), list)]),
             contracts: BTreeMap::new(),
         },
@@ -181,6 +188,8 @@ fn own(config: &Config, places: &Places) -> Vec<PathBuf> {
     paths.extend(config.file.clone());
     paths.extend(config.command_files.iter().cloned());
     paths.extend(config.policy_files.iter().cloned());
+    paths.extend(config.extensions.manifests.iter().cloned());
+    paths.extend(config.extensions.command_files.iter().cloned());
     paths.push(places.socket.clone());
     paths
 }

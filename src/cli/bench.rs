@@ -19,7 +19,9 @@ pub(super) fn bench(args: &BenchArgs, out: &Out) -> Result<(), CliError> {
         BenchName::Evidence => bench::evidence::run(&Scratch::new()?.0).map_err(failed)?.to_json(),
         BenchName::Match => bench::match_bench::run(|| match_verb::parts(None), args.commands).map_err(failed)?,
         BenchName::Gate => bench::gate::run().map_err(failed)?.to_json(),
+        BenchName::Schedule => bench::schedule::run(&Scratch::new()?.0).map_err(failed)?,
         BenchName::Effects => bench::effects::run(args.long).map_err(failed)?,
+        BenchName::Normalize => bench::normalize::run(),
         BenchName::Startup => bench::startup::run(&Scratch::new()?.0).map_err(failed)?,
     };
     if args.json {

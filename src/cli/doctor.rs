@@ -1,8 +1,10 @@
 //! `interlock doctor`: this machine, one line a check, each with what to do.
 //!
-//! It looks and changes nothing: no device is opened (opening a watchdog starts its countdown), nothing is written
-//! into the state directory. What cannot be checked on this machine is said by name; silence would read as "fine".
+//! It looks and changes nothing: of devices only the nodes of an accelerator are opened (opening a watchdog starts its
+//! countdown), nothing is written into the state directory. What cannot be checked on this machine is said by name; silence would read as "fine".
 //! [`examine`] gathers, [`lines`] judges: the judgement is a table of cases.
+
+mod npu;
 
 use std::env;
 use std::fmt;
@@ -13,12 +15,14 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 use super::args::{DoctorArgs, Lang};
+use super::doctor_model::{self, ModelFacts};
 use super::error::{CliError, Exit};
 use super::out::Out;
 use super::places;
 use crate::store;
 use crate::sys::clock::{self, TimeQuality};
 use crate::sys::{machine, open, pidfd};
+pub use npu::Npus;
 
 /// Below this the evidence log has no room for a day of a busy box.
 const FREE_WANTED: u64 = 512 << 20;
@@ -28,9 +32,6 @@ const FORGETFUL: &[&str] = &["tmpfs", "ramfs", "overlay"];
 
 /// File systems on which SQLite's write-ahead log does not work: it needs shared memory with locks.
 const REMOTE: &[&str] = &["nfs", "nfs4", "cifs", "smb3", "9p", "fuse.sshfs", "ceph"];
-
-/// Where ONNX Runtime is looked for after `ORT_DYLIB_PATH` and beside the program.
-const RUNTIME_PLACES: &[&str] = &["/usr/lib/interlock", "target/onnxruntime"];
 
 /// What a CPU line of `/proc/cpuinfo` says on a Phytium core.
 const PHYTIUM_IMPLEMENTER: &str = "0x70";
@@ -139,8 +140,8 @@ pub struct Facts {
     pub service_watchdog: bool,
     /// The version of SQLite in this build.
     pub sqlite: String,
-    /// The ONNX Runtime library that would be loaded.
-    pub onnx_runtime: Option<PathBuf>,
+    /// The model and what runs it.
+    pub model: ModelFacts,
     /// Where the daemon's socket is or would be.
     pub socket: PathBuf,
     /// The socket is there.
@@ -156,7 +157,7 @@ pub struct Facts {
     /// The CPU has the atomics of ARMv8.1.
     pub has_lse: bool,
     /// Ascend devices.
-    pub npus: usize,
+    pub npus: Npus,
 }
 
 /// What was seen of the state directory.
@@ -193,7 +194,7 @@ pub fn examine(state: &Path, socket: &Path, sqlite: &str) -> Facts {
         watchdog: hardware_watchdog(),
         service_watchdog: env::var_os("WATCHDOG_USEC").is_some(),
         sqlite: sqlite.to_owned(),
-        onnx_runtime: onnx_runtime(),
+        model: doctor_model::examine(),
         socket: socket.to_owned(),
         socket_exists: socket.exists(),
         is_root: numbers(&status, "Uid:").get(1) == Some(&0),
@@ -202,7 +203,7 @@ pub fn examine(state: &Path, socket: &Path, sqlite: &str) -> Facts {
         loopback: TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map(drop).map_err(|error| error.to_string()),
         is_phytium: cpu.contains(&implementer),
         has_lse: cpu.lines().any(|line| line.starts_with("Features") && line.split(' ').any(|flag| flag == "atomics")),
-        npus: (0..16).filter(|number| Path::new(&format!("/dev/davinci{number}")).exists()).count(),
+        npus: npu::examine(),
     }
 }
 
@@ -255,20 +256,6 @@ fn hardware_watchdog() -> Option<(String, String)> {
     })
 }
 
-fn onnx_runtime() -> Option<PathBuf> {
-    let named = env::var_os("ORT_DYLIB_PATH").map(PathBuf::from);
-    let beside = || Some(env::current_exe().ok()?.parent()?.join("../lib/interlock"));
-    let places = beside().into_iter().chain(RUNTIME_PLACES.iter().map(PathBuf::from));
-    named.filter(|path| path.is_file()).or_else(|| places.filter_map(|place| library_in(&place)).next())
-}
-
-fn library_in(place: &Path) -> Option<PathBuf> {
-    let files = fs::read_dir(place).ok()?.filter_map(|entry| Some(entry.ok()?.path()));
-    let is_library =
-        |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("libonnxruntime.so"));
-    files.filter(is_library).min()
-}
-
 /// Judges what was seen, a line for each check.
 #[must_use]
 pub fn lines(facts: &Facts) -> Vec<Line> {
@@ -282,17 +269,17 @@ pub fn lines(facts: &Facts) -> Vec<Line> {
         user(facts),
         socket(facts),
         network(&facts.loopback),
-        runtime(facts.onnx_runtime.as_deref()),
-        npu(facts.npus),
+        doctor_model::model_line(&facts.model),
+        npu::judge(&facts.npus),
     ]
 }
 
-fn line(check: &'static str, verdict: Verdict, en: impl fmt::Display, zh: impl fmt::Display) -> Line {
+pub(super) fn line(check: &'static str, verdict: Verdict, en: impl fmt::Display, zh: impl fmt::Display) -> Line {
     Line { check, verdict, found: [en.to_string(), zh.to_string()], advice: None }
 }
 
 impl Line {
-    fn advise(mut self, en: impl fmt::Display, zh: impl fmt::Display) -> Line {
+    pub(super) fn advise(mut self, en: impl fmt::Display, zh: impl fmt::Display) -> Line {
         self.advice = Some([en.to_string(), zh.to_string()]);
         self
     }
@@ -521,38 +508,6 @@ fn network(loopback: &Result<(), String>) -> Line {
     }
 }
 
-fn runtime(library: Option<&Path>) -> Line {
-    match library {
-        Some(path) => line(
-            "onnxruntime",
-            Verdict::Note,
-            format_args!("{}; not loaded, model stage off", path.display()),
-            format_args!("{}；未加载，模型阶段关闭", path.display()),
-        ),
-        None => line("onnxruntime", Verdict::Note, "not found; model stage off", "未找到；模型阶段关闭").advise(
-            "clean sentences need none; else name it with ORT_DYLIB_PATH",
-            "规范语句无需模型；否则请用 ORT_DYLIB_PATH 指定",
-        ),
-    }
-}
-
-fn npu(count: usize) -> Line {
-    if count == 0 {
-        return line(
-            "npu",
-            Verdict::Note,
-            "no /dev/davinci*: the checks for Ascend cannot run here",
-            "没有 /dev/davinci*：昇腾的检查无法在此运行",
-        );
-    }
-    line(
-        "npu",
-        Verdict::Note,
-        format_args!("{count} Ascend devices are there; whether inference runs on them is not checked by this version"),
-        format_args!("发现 {count} 个昇腾设备；本版本不检查推理是否在其上运行"),
-    )
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -576,7 +531,7 @@ mod tests {
             watchdog: Some(("SP805".to_owned(), "active".to_owned())),
             service_watchdog: true,
             sqlite: "3.53.0".to_owned(),
-            onnx_runtime: None,
+            model: ModelFacts::NoRuntime,
             socket: "/run/interlock/interlock.sock".into(),
             socket_exists: true,
             is_root: false,
@@ -584,7 +539,7 @@ mod tests {
             loopback: Ok(()),
             is_phytium: true,
             has_lse: true,
-            npus: 0,
+            npus: Npus::default(),
         }
     }
 
@@ -632,9 +587,10 @@ mod tests {
         );
         check("npu", |_| {}, "note npu          no /dev/davinci*: the checks for Ascend cannot run here");
         check(
-            "onnxruntime",
-            |facts| facts.onnx_runtime = Some("/usr/lib/interlock/libonnxruntime.so.1".into()),
-            "note onnxruntime  /usr/lib/interlock/libonnxruntime.so.1; not loaded, model stage off",
+            "npu",
+            |facts| facts.npus = Npus { cards: 1, refused: vec!["/dev/hisi_hdc".to_owned()] },
+            "BAD  npu          /dev/hisi_hdc may not be opened -> as a service, list each in a drop-in \
+             (interlock-npu.conf): DeviceAllow=/dev/hisi_hdc rw",
         );
         check(
             "network",

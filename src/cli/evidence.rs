@@ -15,6 +15,9 @@ use crate::store::export::{ExportError, Format, export};
 use crate::store::read::{self, Query};
 use crate::store::verify::{Verdict, verify_against};
 
+/// A file of checkpoints that is longer was not written by us.
+const CHECKPOINTS_LEN_MAX: u64 = 16 << 20;
+
 type Connect<'a> = dyn FnOnce() -> Result<Client, CliError> + 'a;
 
 pub(super) fn evidence(
@@ -75,7 +78,7 @@ pub(super) fn evidence(
             if from.json {
                 return out.json(&stats);
             }
-            for key in ["rows", "first", "last", "first_time", "last_time", "segments", "bytes"] {
+            for key in ["rows", "first", "last", "first_time", "last_time", "segments", "bytes", "wal_bytes"] {
                 out.line(&format!("{key:<10} {}", shown(&stats, key)))?;
             }
             for (kind, count) in stats["kinds"].as_object().into_iter().flatten() {
@@ -128,8 +131,7 @@ fn check(file: Option<&Path>, checkpoints: Option<&Path>, from: &EvidenceFrom, o
     };
     let held_against = match checkpoints {
         None => String::new(),
-        Some(file) => std::fs::read_to_string(file)
-            .map_err(|error| CliError::new(Exit::NoInput, format!("{}: {error}", file.display())))?,
+        Some(file) => kept_checkpoints(file)?,
     };
     let found = verify_against(&path, &held_against).map_err(store)?;
     let value = found.to_json();
@@ -150,9 +152,35 @@ fn check(file: Option<&Path>, checkpoints: Option<&Path>, from: &EvidenceFrom, o
     }
 }
 
+/// The text of checkpoints that were carried off. A file without one holds nothing against the log, and must not look as
+/// if it had.
+fn kept_checkpoints(file: &Path) -> Result<String, CliError> {
+    use std::io::Read;
+    let unread = |error: std::io::Error| {
+        let missing = error.kind() == std::io::ErrorKind::NotFound;
+        CliError::new(if missing { Exit::NoInput } else { Exit::Data }, format!("{}: {error}", file.display()))
+    };
+    let data = |fact: &str| CliError::new(Exit::Data, format!("{} {fact}", file.display()));
+    if !std::fs::metadata(file).map_err(unread)?.is_file() {
+        return Err(data("is not a plain file"));
+    }
+    let mut bytes = Vec::new();
+    std::fs::File::open(file).map_err(unread)?.take(CHECKPOINTS_LEN_MAX).read_to_end(&mut bytes).map_err(unread)?;
+    let text = String::from_utf8(bytes).map_err(|_| data("is not text"))?;
+    if !text.lines().any(|line| line.starts_with("interlock/evidence/")) {
+        return Err(data("holds no checkpoint of an evidence log").hint("it is a copy of <state>/evidence/checkpoints"));
+    }
+    Ok(text)
+}
+
 fn store(error: StoreError) -> CliError {
     let missing = matches!(&error, StoreError::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound);
-    let exit = if missing { Exit::NoInput } else { Exit::NotSo };
+    let garbage = matches!(&error, StoreError::Io { source, .. } if source.kind() == std::io::ErrorKind::InvalidInput);
+    let exit = match (missing, garbage) {
+        (true, _) => Exit::NoInput,
+        (false, true) => Exit::Data,
+        (false, false) => Exit::NotSo,
+    };
     let hint = error.hint();
     let error = CliError::new(exit, error.to_string());
     match hint {

@@ -39,6 +39,19 @@ pub(super) fn texts(
     len_max: u64,
     mut answer: impl FnMut(&str) -> Answer,
 ) -> std::io::Result<bool> {
+    several(input, output, len_max, |_, text| answer(text).map(|said| vec![said]))
+}
+
+/// The same where a line has several answers, or none. `answer` gets the line's number, from 1.
+///
+/// # Errors
+/// When input cannot be read or output cannot be written.
+pub(super) fn several(
+    input: &mut dyn BufRead,
+    output: &mut dyn Write,
+    len_max: u64,
+    mut answer: impl FnMut(u64, &str) -> Result<Vec<Value>, String>,
+) -> std::io::Result<bool> {
     let mut good = true;
     let mut line = Vec::new();
     let mut number = 0_u64;
@@ -54,22 +67,22 @@ pub(super) fn texts(
             // The rest of it goes unread and unkept.
             input.skip_until(b'\n')?;
         }
-        let answered = if too_long { Err(format!("longer than {len_max} bytes")) } else { one(&line, &mut answer) };
-        let said = match answered {
-            Ok(None) => continue,
-            Ok(Some(value)) => value,
-            Err(error) => {
-                good = false;
-                json!({ "line": number, "error": error })
-            }
+        let answered = if too_long {
+            Err(format!("longer than {len_max} bytes"))
+        } else {
+            one(&line, |text| answer(number, text))
         };
-        writeln!(output, "{said}")?;
+        let said = answered.unwrap_or_else(|error| {
+            good = false;
+            vec![json!({ "line": number, "error": error })]
+        });
+        said.iter().try_for_each(|said| writeln!(output, "{said}"))?;
     }
 }
 
-fn one(line: &[u8], answer: &mut impl FnMut(&str) -> Answer) -> Result<Option<Value>, String> {
+fn one(line: &[u8], answer: impl FnOnce(&str) -> Result<Vec<Value>, String>) -> Result<Vec<Value>, String> {
     let text = std::str::from_utf8(line).map_err(|_| "not UTF-8".to_owned())?.trim();
-    if text.is_empty() { Ok(None) } else { answer(text).map(Some) }
+    if text.is_empty() { Ok(Vec::new()) } else { answer(text) }
 }
 
 #[cfg(test)]

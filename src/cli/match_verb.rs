@@ -1,19 +1,22 @@
 //! `interlock match`: understanding only, offline. It decides with the very same code as the daemon, and touches
 //! nothing but the command set that it is told to read.
 
+use std::cell::RefCell;
 use std::io::{BufRead, ErrorKind, Read as _, Write};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use interlock_domain::command::cascade::{Stages, Step, Walk};
+use interlock_domain::command::cascade::{Stages, Walk};
 use interlock_domain::command::definition::Commands;
 use interlock_domain::command::lexicon::Lexicon;
 use interlock_domain::command::resolution::{Outcome, Resolution, Stage, Understood};
 use interlock_domain::command::sound::Confusions;
-use interlock_domain::command::understanding::Understanding;
+use interlock_domain::command::understanding::{Learned, Understanding};
 use serde_json::{Map, Value, json};
 use thiserror::Error;
 
+use super::later::Later;
+use crate::boot::model;
 use crate::config::{ConfigError, commands, lexicon};
 
 /// Longest input line, in bytes. An utterance is far shorter; a longer line is refused and the next one is read.
@@ -29,7 +32,11 @@ const BAD_INPUT: u8 = 65;
 pub struct MatchArgs {
     /// Another command set than the embedded one.
     pub commands: Option<PathBuf>,
-    /// The stages that may take part, with commas; all that need no daemon when absent.
+    /// The state directory whose learned set takes part; none takes part without it.
+    pub state: Option<PathBuf>,
+    /// The manifest of another model than the embedded one.
+    pub model: Option<PathBuf>,
+    /// The stages that may take part, with commas; all of them when absent.
     pub stages: Option<String>,
     /// Say what each stage saw.
     pub explain: bool,
@@ -53,6 +60,14 @@ pub enum MatchError {
         /// Why it cannot be read.
         source: std::io::Error,
     },
+    /// The learned set of a state directory does not read (66).
+    #[error("the learned set of {path}: {why}")]
+    State {
+        /// The state directory.
+        path: PathBuf,
+        /// Why it cannot be read.
+        why: String,
+    },
     /// `--stages` names no stage (64).
     #[error("there is no stage {name:?}; stages are hotword, pattern, pinyin, model, knowledge")]
     NoStage {
@@ -73,7 +88,7 @@ impl MatchError {
     pub fn exit_code(&self) -> u8 {
         match self {
             MatchError::Config(_) => 78,
-            MatchError::Missing { .. } | MatchError::Input(_) => 66,
+            MatchError::Missing { .. } | MatchError::State { .. } | MatchError::Input(_) => 66,
             MatchError::NoStage { .. } => 64,
             MatchError::Output(_) => 73,
         }
@@ -118,8 +133,18 @@ pub fn parts(path: Option<&Path>) -> Result<(Commands, Lexicon, Confusions), Mat
 /// When nothing could be matched at all. A bad line of the input is answered on its own line instead.
 pub fn run(args: &MatchArgs, input: &mut dyn BufRead, output: &mut dyn Write) -> Result<u8, MatchError> {
     let stages = stages(args.stages.as_deref())?;
-    let understanding = load(args.commands.as_deref())?;
-    let verb = Verb { understanding: &understanding, stages, explain: args.explain };
+    let (set, words, costs) = parts(args.commands.as_deref())?;
+    let mut learned = learned(args.state.as_deref())?;
+    learned.commands.retain(|new| !set.list.iter().any(|known| known.id == new.id));
+    let understanding = Understanding::compile_learned(set, &words, &costs, &learned);
+    let later = Later::new(model::source(args.model.as_deref())?, args.state.clone());
+    let verb = Verb {
+        understanding: &understanding,
+        stages,
+        explain: args.explain,
+        for_a_person: args.text.is_some() && !args.json,
+        later: RefCell::new(later),
+    };
     if let Some(text) = &args.text {
         let answer = verb.answer(text, None, &[]);
         let written = if args.json {
@@ -132,15 +157,41 @@ pub fn run(args: &MatchArgs, input: &mut dyn BufRead, output: &mut dyn Write) ->
     verb.lines(input, output)
 }
 
+/// What is learned in a state directory, read and not touched; nothing without one.
+///
+/// # Errors
+/// When there is no state, or it does not read.
+pub fn learned(state: Option<&Path>) -> Result<Learned, MatchError> {
+    let Some(state) = state else { return Ok(Learned::default()) };
+    let active = crate::store::state::learned::active(state)
+        .map_err(|error| MatchError::State { path: state.to_owned(), why: error.to_string() })?;
+    match active {
+        None => Ok(Learned::default()),
+        Some(version) => crate::record::learned::read_set(&version.body)
+            .map_err(|error| MatchError::State { path: state.to_owned(), why: error.to_string() }),
+    }
+}
+
+/// Reads one line of bounded length and gives how many bytes there were, 0 at the end. What is longer is cut, and its
+/// rest skipped.
+///
+/// # Errors
+/// When the input cannot be read.
+pub fn bounded_line(input: &mut dyn BufRead, line: &mut Vec<u8>) -> std::io::Result<usize> {
+    let limit = u64::try_from(LINE_LEN_MAX).unwrap_or(u64::MAX) + 1;
+    let read = input.take(limit).read_until(b'\n', line)?;
+    if line.last() != Some(&b'\n') && read > LINE_LEN_MAX {
+        skip_line(input)?;
+    }
+    Ok(read)
+}
+
 fn stages(list: Option<&str>) -> Result<Stages, MatchError> {
-    let Some(list) = list else { return Ok(Stages::PURE) };
+    let Some(list) = list else { return Ok(Later::every()) };
     let mut stages = Stages::NONE;
     for name in list.split(',').map(str::trim).filter(|name| !name.is_empty()) {
         let stage = Stage::parse(name).ok_or_else(|| MatchError::NoStage { name: name.to_owned() })?;
-        // There is no model and no knowledge store without a daemon: naming them is no mistake, they are just off.
-        if !matches!(stage, Stage::Model | Stage::Knowledge) {
-            stages = stages.with(stage);
-        }
+        stages = stages.with(stage);
     }
     Ok(stages)
 }
@@ -149,6 +200,9 @@ struct Verb<'a> {
     understanding: &'a Understanding,
     stages: Stages,
     explain: bool,
+    for_a_person: bool,
+    /// Made as sentences need it.
+    later: RefCell<Later>,
 }
 
 impl Verb<'_> {
@@ -158,16 +212,12 @@ impl Verb<'_> {
         let mut line = Vec::new();
         loop {
             line.clear();
-            let limit = u64::try_from(LINE_LEN_MAX).unwrap_or(u64::MAX) + 1;
-            let read = input.take(limit).read_until(b'\n', &mut line).map_err(MatchError::Input)?;
+            let read = bounded_line(input, &mut line).map_err(MatchError::Input)?;
             if read == 0 {
                 break;
             }
             number += 1;
             let whole = line.last() == Some(&b'\n') || read <= LINE_LEN_MAX;
-            if !whole {
-                skip_line(input).map_err(MatchError::Input)?;
-            }
             let answer = if whole { self.line(&line) } else { Err(format!("longer than {LINE_LEN_MAX} bytes")) };
             let answer = match answer {
                 Ok(None) => continue,
@@ -203,14 +253,10 @@ impl Verb<'_> {
 
     fn answer(&self, query: &str, id: Option<&Value>, unknown: &[&str]) -> Map<String, Value> {
         let begun = Instant::now();
-        let walk = Walk::new(self.understanding, query, self.stages);
-        let step = walk.next();
-        let micros = begun.elapsed().as_nanos();
-        let resolution = match step {
-            Step::Done(resolution) => resolution,
-            // Neither stage is ever on here; see `stages`.
-            Step::Classify(_) | Step::Retrieve(_) => return Map::new(),
-        };
+        let mut walk = Walk::new(self.understanding, query, self.stages);
+        let (resolution, beside) = self.later.borrow_mut().finish(&mut walk);
+        // What is loaded once is not the time of the sentence that needed it first.
+        let micros = begun.elapsed().saturating_sub(beside.loading).as_nanos();
         let mut answer = written(&resolution);
         answer.insert("id".to_owned(), id.cloned().unwrap_or(Value::Null));
         answer.insert("query".to_owned(), Value::from(query));
@@ -221,7 +267,15 @@ impl Verb<'_> {
             answer.insert("diagnostics".to_owned(), Value::from(said));
         }
         if self.explain {
-            answer.insert("explain".to_owned(), Value::from(walk.explain()));
+            answer.insert("explain".to_owned(), Value::from(walk.explain() + &beside.lines));
+        }
+        if self.for_a_person {
+            let read: Vec<String> = beside
+                .passages
+                .iter()
+                .map(|passage| format!("{} {} ({})\n  {}", passage.id, passage.title, passage.source, passage.text))
+                .collect();
+            answer.insert("read".to_owned(), Value::from(read));
         }
         answer
     }
@@ -302,6 +356,10 @@ fn for_a_person(answer: &Map<String, Value>) -> String {
             let shown = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
             text.push_str(&format!("{key}: {shown}\n"));
         }
+    }
+    for passage in answer.get("read").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str) {
+        text.push_str(passage);
+        text.push('\n');
     }
     if let Some(lines) = answer.get("explain").and_then(Value::as_str) {
         text.push_str(lines);

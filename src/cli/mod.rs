@@ -9,14 +9,20 @@ mod ask;
 mod bench;
 mod check;
 mod client;
+mod commands;
 mod device;
 pub mod doctor;
+pub mod doctor_model;
 mod effects;
 pub mod error;
 mod evidence;
 pub mod generate;
+pub mod history;
 mod json_lines;
+mod knowledge;
+mod later;
 mod learn;
+mod learn_describe;
 pub mod learn_propose;
 pub mod match_verb;
 mod mcp;
@@ -77,7 +83,10 @@ fn verb(cli: &Cli, out: &Out) -> Result<ExitCode, CliError> {
         Verb::Status(args) => status::status(args, client()?, out),
         Verb::Reload => status::reload(client()?, out),
         Verb::Evidence(verb) => evidence::evidence(verb, client, out),
-        Verb::Learn(verb) => learn::learn(verb),
+        Verb::History(verb) => history::history(verb),
+        Verb::Commands(verb) => commands::commands(verb, out),
+        Verb::Learn(verb) => learn::learn(verb, client, out),
+        Verb::Knowledge(verb) => knowledge::knowledge(verb, out),
         Verb::Policy(verb) => policy::policy(verb),
         Verb::Workflow(verb) => workflow::workflow(verb, client()?, out),
         Verb::Trace(args) => trace::trace(args, out),
@@ -101,6 +110,8 @@ fn understand(args: &args::MatchArgs) -> Result<(), CliError> {
     };
     let wanted = match_verb::MatchArgs {
         commands: args.commands.first().cloned(),
+        state: args.state.clone(),
+        model: args.model.clone(),
         stages: (!args.stages.is_empty()).then(|| args.stages.join(",")),
         explain: args.explain,
         json: args.json || !std::io::stdin().is_terminal(),

@@ -89,6 +89,11 @@ impl Out {
         self.line(&value.to_string())
     }
 
+    /// A remark on standard error: standard output is for the answer.
+    pub(super) fn note(&self, text: &str) {
+        let _ = writeln!(std::io::stderr().lock(), "note: {text}");
+    }
+
     /// `error: …` and `hint: …` on standard error.
     pub(super) fn error(&self, error: &CliError) {
         if error.message.is_empty() {

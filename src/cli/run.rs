@@ -36,6 +36,7 @@ pub(super) fn run(args: &RunArgs, socket: Option<&Path>) -> Result<(), CliError>
                 .hint("choose another port, or port 0 for any")
         }
         BootError::Environment(fact) => CliError::new(Exit::Config, fact),
+        BootError::Escalated(why) => CliError::new(Exit::Bug, why),
         BootError::Other(error) => CliError::new(Exit::Bug, format!("{error:#}")),
     })
 }

@@ -27,6 +27,7 @@ pub(super) fn task(verb: &TaskVerb, client: Client, out: &Out) -> Result<(), Cli
         TaskVerb::Stop { task } => act(client, "task.stop", task, out),
         TaskVerb::Pause { task } => act(client, "task.pause", task, out),
         TaskVerb::Resume { task } => act(client, "task.resume", task, out),
+        TaskVerb::Restart { task } => act(client, "task.restart", task, out),
         TaskVerb::Clean { task } => act(client, "task.clean", task, out),
     }
 }

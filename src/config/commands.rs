@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use interlock_domain::command::bind;
-use interlock_domain::command::definition::{Commands, Definition, Slot, SlotKind};
+use interlock_domain::command::definition::{Commands, Definition, Listed, Slot, SlotKind};
 use interlock_domain::command::template::Template;
 use interlock_domain::risk::Risk;
 use serde_json::Value;
@@ -35,7 +35,7 @@ pub fn read(file: &Path, text: &str) -> Result<Commands, ConfigError> {
     let root = DeTable::parse(text).map_err(|error| ConfigError::from_toml(file, text, &error))?;
     let reader = Reader { file, text };
     let root = root.get_ref();
-    reader.known(root, &["version", "language", "zones", "command"])?;
+    reader.known(root, &["version", "language", "zones", "ties", "command"])?;
     if let Some(version) = root.get("version")
         && version.get_ref().as_integer().map(|n| n.as_str()) != Some("1")
     {
@@ -45,7 +45,15 @@ pub fn read(file: &Path, text: &str) -> Result<Commands, ConfigError> {
         Some(zones) => reader.strings(zones)?,
         None => Vec::new(),
     };
-    let mut commands = Commands { zones, list: Vec::new() };
+    let first_wins = match root.get("ties") {
+        None => false,
+        Some(node) => match reader.string(node)? {
+            "ask" => false,
+            "first" => true,
+            _ => return Err(reader.at(node, "ties is \"ask\" or \"first\"")),
+        },
+    };
+    let mut commands = Commands { zones, first_wins, list: Vec::new() };
     let Some(list) = root.get("command") else {
         return Err(ConfigError::of_file(file, "no [[command]]").hint("a command set has at least one command"));
     };
@@ -74,6 +82,26 @@ pub fn read(file: &Path, text: &str) -> Result<Commands, ConfigError> {
         commands.list.push(definition);
     }
     Ok(commands)
+}
+
+/// The line on which a command of the file has a phrase; 0 when it has none there.
+#[must_use]
+pub fn line_of(text: &str, id: &str, phrase: &str) -> usize {
+    let written = |text: &str| format!("{}", Value::from(text));
+    let (id, phrase) = (written(id), written(phrase));
+    let mut inside = false;
+    for (at, line) in text.lines().enumerate() {
+        let bare = line.trim_start();
+        if bare.starts_with("[[command]]") {
+            inside = false;
+        } else if bare.starts_with("id") && bare.contains('=') {
+            inside = bare.contains(&id);
+        }
+        if inside && line.contains(&phrase) {
+            return at + 1;
+        }
+    }
+    0
 }
 
 /// Where things of one command stand.
@@ -137,7 +165,10 @@ impl<'a> Reader<'a> {
         'a: 'n,
     {
         let table = self.table(node)?;
-        self.known(table, &["id", "text", "aliases", "patterns", "slots", "category", "risk", "protective", "bind"])?;
+        self.known(
+            table,
+            &["id", "text", "aliases", "patterns", "fallback", "slots", "category", "risk", "protective", "bind"],
+        )?;
         let needed = |key: &str| table.get(key).ok_or_else(|| self.at(node, format!("the command has no {key:?}")));
         let (id, text, risk) = (needed("id")?, needed("text")?, needed("risk")?);
         let mut phrases = vec![(self.string(text)?.to_owned(), text)];
@@ -159,6 +190,12 @@ impl<'a> Reader<'a> {
                 patterns.push(self.pattern(pattern, &slots)?);
             }
         }
+        let mut fallback = Vec::new();
+        if let Some(list) = table.get("fallback") {
+            for pattern in self.array(list)? {
+                fallback.push(self.pattern(pattern, &slots)?);
+            }
+        }
         let bind = match table.get("bind") {
             Some(node) => self.bind(node, &slots)?,
             None => Vec::new(),
@@ -169,6 +206,7 @@ impl<'a> Reader<'a> {
             text: phrases[0].0.clone(),
             aliases,
             patterns,
+            fallback,
             slots,
             category: table.get("category").map(|node| self.string(node)).transpose()?.unwrap_or_default().to_owned(),
             risk: Risk::from_word(risk_name).ok_or_else(|| {
@@ -182,17 +220,39 @@ impl<'a> Reader<'a> {
 
     fn slot(&self, node: &Node<'a>) -> Result<Slot, ConfigError> {
         let table = self.table(node)?;
-        self.known(table, &["name", "type", "required"])?;
+        self.known(table, &["name", "type", "required", "values"])?;
         let needed = |key: &str| table.get(key).ok_or_else(|| self.at(node, format!("the slot has no {key:?}")));
         let kind = needed("type")?;
         let kind_name = self.string(kind)?;
+        let of = SlotKind::parse(kind_name)
+            .ok_or_else(|| self.at(kind, format!("the slot type {kind_name:?} is not known")).hint(SlotKind::NAMES))?;
+        let values = match table.get("values") {
+            Some(list) => self.array(list)?.map(|value| self.listed(value)).collect::<Result<Vec<_>, _>>()?,
+            None => Vec::new(),
+        };
+        if (of == SlotKind::List) == values.is_empty() {
+            return Err(self
+                .at(kind, "a slot of type list has values, and no other type has")
+                .hint("type = \"list\", values = [\"厨房\", { say = \"打开\", value = \"on\" }]"));
+        }
         Ok(Slot {
             name: self.string(needed("name")?)?.to_owned(),
-            kind: SlotKind::parse(kind_name).ok_or_else(|| {
-                self.at(kind, format!("the slot type {kind_name:?} is not known")).hint(SlotKind::NAMES)
-            })?,
+            kind: of,
+            values,
             required: table.get("required").map(|node| self.boolean(node)).transpose()?.unwrap_or(false),
         })
+    }
+
+    /// `"厨房"`, or `{ say = "打开", value = "on" }`.
+    fn listed(&self, node: &Node<'a>) -> Result<Listed, ConfigError> {
+        if node.get_ref().as_str().is_some() {
+            let said = self.string(node)?.to_owned();
+            return Ok(Listed { value: said.clone(), said });
+        }
+        let table = self.table(node)?;
+        self.known(table, &["say", "value"])?;
+        let needed = |key: &str| table.get(key).ok_or_else(|| self.at(node, format!("the value has no {key:?}")));
+        Ok(Listed { said: self.string(needed("say")?)?.to_owned(), value: self.string(needed("value")?)?.to_owned() })
     }
 
     fn bind(&self, node: &Node<'a>, slots: &[Slot]) -> Result<Vec<bind::Step>, ConfigError> {

@@ -1,5 +1,6 @@
 //! The file as it is written: names and types only. What the values mean is checked in the module above.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use serde::Deserialize;
@@ -22,9 +23,28 @@ pub(super) struct File {
     #[serde(default)]
     pub(super) liveness: Liveness,
     #[serde(default)]
+    pub(super) evidence: Evidence,
+    #[serde(default)]
     pub(super) commands: Commands,
     #[serde(default)]
+    pub(super) learning: Learning,
+    #[serde(default)]
+    pub(super) wyoming: Wyoming,
+    #[serde(default)]
     pub(super) http: Http,
+    #[serde(default)]
+    pub(super) model: Model,
+    #[serde(default)]
+    pub(super) knowledge: Knowledge,
+    /// Read by `config::extend`.
+    #[serde(default, rename = "alias")]
+    pub(super) _alias: Option<IgnoredAny>,
+    #[serde(default, rename = "skills")]
+    pub(super) _skills: Option<IgnoredAny>,
+    #[serde(default, rename = "plugins")]
+    pub(super) _plugins: Option<IgnoredAny>,
+    #[serde(default, rename = "maintenance")]
+    pub(super) _maintenance: Option<IgnoredAny>,
     /// Read by `config::agent`.
     #[serde(default, rename = "agent")]
     pub(super) _agent: Option<IgnoredAny>,
@@ -48,6 +68,7 @@ pub(super) struct File {
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct Ask {
     pub(super) timeout: Option<Spanned<u64>>,
+    pub(super) dialogue: Option<Spanned<u64>>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -85,6 +106,13 @@ pub(super) struct Liveness {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Evidence {
+    pub(super) quota_mib: Option<Spanned<u64>>,
+    pub(super) hash: Option<Spanned<String>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct Commands {
     #[serde(default)]
     pub(super) files: Vec<Spanned<PathBuf>>,
@@ -92,6 +120,35 @@ pub(super) struct Commands {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Wyoming {
+    pub(super) listen: Option<Spanned<SocketAddr>>,
+    pub(super) socket: Option<Spanned<PathBuf>>,
+    pub(super) open_network: Option<bool>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Learning {
+    pub(super) policy: Option<Spanned<String>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct Http {
     pub(super) link_local: Option<bool>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Model {
+    pub(super) enabled: Option<bool>,
+    pub(super) provider: Option<Spanned<String>>,
+    pub(super) manifest: Option<PathBuf>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Knowledge {
+    #[serde(default)]
+    pub(super) folders: Vec<Spanned<PathBuf>>,
 }

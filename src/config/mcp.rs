@@ -200,6 +200,40 @@ pub(super) fn check(path: &Path, text: &str, written: &Written) -> Result<McpSet
     })
 }
 
+/// The servers of a plugin's manifest, which may say nothing else about MCP.
+pub(super) fn of_plugin(path: &Path, text: &str, written: &Written) -> Result<Vec<Server>, ConfigError> {
+    let place = written
+        .listen
+        .as_ref()
+        .map(Spanned::span)
+        .or_else(|| written.tls_certificate.as_ref().map(Spanned::span))
+        .or_else(|| written.tls_key.as_ref().map(Spanned::span))
+        .or_else(|| written.hosts.first().map(Spanned::span))
+        .or_else(|| written.client.first().map(Spanned::span));
+    let other = place.or_else(|| written.enabled.map(|_| 0..0));
+    if let Some(span) = other {
+        let fact = "a plugin brings servers, and nothing else of [mcp]";
+        return Err(ConfigError::at(path, text, span, fact));
+    }
+    servers(&written.server).map_err(|Wrong(span, fact, _)| ConfigError::at(path, text, span, fact))
+}
+
+impl Server {
+    /// The same, of a plugin in this folder: a program that is named by `./` lies there, and it runs there.
+    pub(super) fn of_plugin(mut self, dir: &Path) -> Server {
+        if let Reach::Command { command, cwd, .. } = &mut self.reach {
+            if let Some(program) = command.first_mut()
+                && let Some(name) = program.strip_prefix("./")
+                && let Some(path) = dir.join(name).to_str()
+            {
+                *program = path.to_owned();
+            }
+            cwd.get_or_insert_with(|| dir.to_owned());
+        }
+        self
+    }
+}
+
 fn settings(written: &Written) -> Result<McpSettings, Wrong> {
     let clients = clients(&written.client)?;
     let tls = match (&written.tls_certificate, &written.tls_key) {

@@ -8,14 +8,23 @@ pub mod commands;
 pub mod contract;
 pub mod device;
 mod error;
+pub mod extend;
 mod file;
+pub mod hassil;
+mod hassil_syntax;
 pub mod interlock;
 pub mod lexicon;
 pub mod mcp;
+pub mod model;
 pub mod policy;
+pub mod regression;
+pub mod table;
 pub mod workflow;
+pub mod written;
+mod yaml;
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,6 +33,7 @@ use interlock_domain::device::table::Devices;
 use interlock_domain::gate::breaker::{Breaker, Trips};
 use interlock_domain::gate::policy::{ASK_PATIENCE, Mode, RuleOrder};
 use interlock_domain::gate::rule::{Authority, Rules, Verb};
+use interlock_domain::learn::gate::Policy as Learning;
 use interlock_domain::surface::promise::Promise;
 use serde_json::Value;
 use toml::Spanned;
@@ -39,9 +49,29 @@ const FILE_BYTES_MAX: u64 = 8 << 20;
 /// The bounds of `[ask] timeout`: below, nobody can read the question; above, a question outlives the shift.
 const ASK_SECONDS: std::ops::RangeInclusive<u64> = 5..=8 * 3600;
 
+/// How long an answer may follow its question by voice: a person who has not answered by then is doing something else.
+const DIALOGUE_PATIENCE: Duration = Duration::from_secs(30);
+
+/// The bounds of `[ask] dialogue`: below, nobody can answer; above, what is said to a colleague becomes an answer.
+const DIALOGUE_SECONDS: std::ops::RangeInclusive<u64> = 1..=120;
+
 /// The bounds of `[liveness] scan` and `tau`, in seconds.
 const SCAN_SECONDS: std::ops::RangeInclusive<f64> = 0.05..=60.0;
 const TAU_SECONDS: std::ops::RangeInclusive<f64> = 0.2..=3600.0;
+
+/// The bounds of `[evidence] quota-mib`: below, a shift may not fit; above, a start would take longer than it should.
+const QUOTA_MIB: std::ops::RangeInclusive<u64> = 128..=65_536;
+const QUOTA_MIB_USUAL: u64 = 512;
+
+/// The hash of a log that begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum EvidenceHash {
+    /// SHA-256.
+    #[default]
+    Sha256,
+    /// SM3.
+    Sm3,
+}
 
 /// How deaths are noticed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -76,6 +106,8 @@ pub struct Config {
     pub mcp: mcp::McpSettings,
     /// How long a `permit` or `confirm` question waits.
     pub ask_patience: Duration,
+    /// How long an answer may follow its question by voice.
+    pub dialogue_patience: Duration,
     /// Protective actions are asked about like any other.
     pub confirm_protective: bool,
     /// The mode in which runs start.
@@ -96,12 +128,28 @@ pub struct Config {
     pub tau: Duration,
     /// How deaths are noticed.
     pub tier: Tier,
+    /// The most bytes that the evidence log keeps.
+    pub evidence_quota: u64,
+    /// The hash of an evidence log that begins.
+    pub evidence_hash: EvidenceHash,
     /// The command files; none means the shipped ones.
     pub command_files: Vec<PathBuf>,
+    /// Where voice front ends reach the daemon over TCP.
+    pub wyoming_listen: Option<SocketAddr>,
+    /// The same over a Unix socket.
+    pub wyoming_socket: Option<PathBuf>,
+    /// Who may take what is learned.
+    pub learning: Learning,
     /// The `http` tool may reach link-local addresses.
     pub http_link_local: bool,
+    /// The model stage.
+    pub model: model::Model,
+    /// The folders whose passages answer questions.
+    pub knowledge_folders: Vec<PathBuf>,
     /// The language model; `None` when there is none.
     pub agent: Option<agent::Agent>,
+    /// Aliases, skills, plugins and checks.
+    pub extensions: extend::Extensions,
 }
 
 /// Reads and checks a file; without one, gives the embedded default.
@@ -171,6 +219,11 @@ pub fn check(path: &Path, text: &str) -> Result<Config, ConfigError> {
         Some(seconds) if ASK_SECONDS.contains(seconds.get_ref()) => Duration::from_secs(*seconds.get_ref()),
         Some(seconds) => return Err(wrong(seconds.span(), outside(seconds.get_ref(), &ASK_SECONDS))),
     };
+    let dialogue_patience = match &file.ask.dialogue {
+        None => DIALOGUE_PATIENCE,
+        Some(seconds) if DIALOGUE_SECONDS.contains(seconds.get_ref()) => Duration::from_secs(*seconds.get_ref()),
+        Some(seconds) => return Err(wrong(seconds.span(), outside(seconds.get_ref(), &DIALOGUE_SECONDS))),
+    };
     let mode = word(file.policy.mode.as_ref(), Mode::Default, Mode::from_word).map_err(|span| {
         let known: Vec<_> = Mode::ALL.iter().map(|mode| mode.word()).collect();
         wrong(span, "there is no such mode".to_owned()).hint(format!("one of {}", known.join(", ")))
@@ -192,6 +245,26 @@ pub fn check(path: &Path, text: &str) -> Result<Config, ConfigError> {
     .map_err(|span| {
         wrong(span, "there is no such tier".to_owned()).hint("one of auto, pidfd, tryjoin, sentinel, proc")
     })?;
+    let learning = word(file.learning.policy.as_ref(), Learning::Strict, |word| match word {
+        "strict" => Some(Learning::Strict),
+        "auto" => Some(Learning::Auto),
+        _ => None,
+    })
+    .map_err(|span| wrong(span, "there is no such policy".to_owned()).hint("\"strict\" or \"auto\""))?;
+    let quota_mib = match &file.evidence.quota_mib {
+        None => QUOTA_MIB_USUAL,
+        Some(mib) if QUOTA_MIB.contains(mib.get_ref()) => *mib.get_ref(),
+        Some(mib) => {
+            let (least, most) = (QUOTA_MIB.start(), QUOTA_MIB.end());
+            return Err(wrong(mib.span(), format!("{} is outside {least} to {most} MiB", mib.get_ref())));
+        }
+    };
+    let evidence_hash = word(file.evidence.hash.as_ref(), EvidenceHash::Sha256, |word| match word {
+        "sha256" => Some(EvidenceHash::Sha256),
+        "sm3" => Some(EvidenceHash::Sm3),
+        _ => None,
+    })
+    .map_err(|span| wrong(span, "there is no such hash".to_owned()).hint("sha256 or sm3; a log keeps its own"))?;
     let rules = rules(path, text, &file.policy)?;
     let directory = path.parent().unwrap_or(Path::new("."));
     let mut work_dirs = Vec::new();
@@ -201,14 +274,24 @@ pub fn check(path: &Path, text: &str) -> Result<Config, ConfigError> {
         }
         work_dirs.push(dir.get_ref().clone());
     }
+    let extensions = extend::read(path, text)?;
+    let mut mcp = mcp::check(path, text, &file.mcp)?;
+    for server in &extensions.servers {
+        if mcp.servers.iter().any(|known| known.name == server.name || known.prefix == server.prefix) {
+            let fact = format!("there are two MCP servers of the name {:?}, one of them a plugin's", server.name);
+            return Err(ConfigError::of_file(path, fact));
+        }
+        mcp.servers.push(server.clone());
+    }
     Ok(Config {
         file: Some(path.to_owned()),
         devices: Arc::new(devices),
         interlocks,
         recipes: Arc::new(workflow::parse(text, path)?),
         contracts: contract::parse(text, path)?,
-        mcp: mcp::check(path, text, &file.mcp)?,
+        mcp,
         ask_patience,
+        dialogue_patience,
         confirm_protective: file.safety.confirm_protective.unwrap_or(false),
         mode,
         rule_order,
@@ -226,10 +309,35 @@ pub fn check(path: &Path, text: &str) -> Result<Config, ConfigError> {
         scan: seconds(file.liveness.scan.as_ref(), 1.0, &SCAN_SECONDS).map_err(|(span, fact)| wrong(span, fact))?,
         tau: seconds(file.liveness.tau.as_ref(), 15.0, &TAU_SECONDS).map_err(|(span, fact)| wrong(span, fact))?,
         tier,
+        evidence_quota: quota_mib << 20,
+        evidence_hash,
         command_files: file.commands.files.iter().map(|file| directory.join(file.get_ref())).collect(),
+        wyoming_listen: wyoming_listen(&file.wyoming).map_err(|span| {
+            wrong(span, "whoever reaches this address can command without a password".to_owned())
+                .hint("use 127.0.0.1:PORT, or say open-network = true when the network is closed")
+        })?,
+        wyoming_socket: match &file.wyoming.socket {
+            Some(socket) if !socket.get_ref().is_absolute() => {
+                return Err(wrong(socket.span(), format!("{:?} is not an absolute path", socket.get_ref())));
+            }
+            socket => socket.as_ref().map(|socket| socket.get_ref().clone()),
+        },
+        learning,
         http_link_local: file.http.link_local.unwrap_or(false),
+        model: model::model(path, text, &file.model)?,
+        knowledge_folders: model::folders(path, text, &file.knowledge)?,
         agent: agent::parse(text, path)?,
+        extensions,
     })
+}
+
+fn wyoming_listen(wyoming: &file::Wyoming) -> Result<Option<SocketAddr>, std::ops::Range<usize>> {
+    match &wyoming.listen {
+        Some(address) if !address.get_ref().ip().is_loopback() && wyoming.open_network != Some(true) => {
+            Err(address.span())
+        }
+        address => Ok(address.as_ref().map(|address| *address.get_ref())),
+    }
 }
 
 /// The rules of the file itself, then those of its policy files: later ones are newer.

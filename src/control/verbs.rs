@@ -11,10 +11,12 @@ use serde_json::{Value, json};
 use tokio::net::unix::OwnedWriteHalf;
 use tokio::sync::{mpsc, oneshot};
 
+use super::learn;
 use super::wire::{Kind, Request, Says, Trouble};
 use crate::agents::core::Core;
 use crate::engine::agent::Handle as Models;
 use crate::engine::handle::{AnswerTaken, Answered, Mediator, NotTaken, Open, Wanted};
+use crate::engine::learner::Learner;
 use crate::engine::listener::{Lang, Listener, Said};
 use crate::engine::log::{Log, Query};
 use crate::engine::servers::{self, Servers};
@@ -31,6 +33,8 @@ pub struct Context {
     pub mediator: Mediator,
     /// Background tasks.
     pub tasks: Tasks,
+    /// What is learned.
+    pub learner: Learner,
     /// The evidence log.
     pub log: Log,
     /// MCP.
@@ -68,7 +72,7 @@ impl<'a> Lines<'a> {
     }
 }
 
-type Answer1 = Result<Value, Trouble>;
+pub(super) type Answer1 = Result<Value, Trouble>;
 
 /// Carries out one request and answers it. An error means that the client is gone.
 pub(super) async fn carry_out(
@@ -82,6 +86,7 @@ pub(super) async fn carry_out(
         "task.list" => Some(task_list(context, &args).await),
         "ask.list" => Some(ask_list(context).await),
         "device.list" => Some(device_list(context, user, &args).await),
+        "learn.list" => Some(learn::list(context, &args).await),
         "evidence.query" => Some(evidence_query(context, &args).await),
         "mcp.list" => Some(Ok(servers::rows(&context.servers))),
         "mcp.definitions" => Some(Ok(servers::definitions(&context.servers))),
@@ -102,10 +107,15 @@ pub(super) async fn carry_out(
         "task.stop" => task_act(context, &args, TaskAct::Stop).await,
         "task.pause" => task_act(context, &args, TaskAct::Pause).await,
         "task.resume" => task_act(context, &args, TaskAct::Resume).await,
+        "task.restart" => task_act(context, &args, TaskAct::Restart).await,
         "task.clean" => task_act(context, &args, TaskAct::Clean).await,
         "ask.allow" => answer(context, user, &args, Answer::Allow).await,
         "ask.deny" => answer(context, user, &args, Answer::Deny).await,
         "ask.settle" => settle(context, user, &args).await,
+        "learn.propose" => learn::propose(context, user, &args).await,
+        "learn.approve" => learn::approve(context, user, &args).await,
+        "learn.reject" => learn::reject(context, user, &args).await,
+        "learn.rollback" => learn::rollback(context, user, &args).await,
         "mcp.approve" => mcp_approve(context, user, &args).await,
         "status" => Ok(status(context)),
         "reload" => reload(context).await,
@@ -137,34 +147,34 @@ async fn mcp_approve(context: &Context, user: &str, args: &Args<'_>) -> Answer1 
 }
 
 /// The arguments of a request.
-struct Args<'a>(&'a Value);
+pub(super) struct Args<'a>(pub(super) &'a Value);
 
 impl Args<'_> {
-    fn text(&self, key: &str) -> Option<&str> {
+    pub(super) fn text(&self, key: &str) -> Option<&str> {
         self.0.get(key).and_then(Value::as_str)
     }
 
-    fn need(&self, key: &str) -> Result<&str, Trouble> {
+    pub(super) fn need(&self, key: &str) -> Result<&str, Trouble> {
         self.text(key)
             .ok_or_else(|| Trouble::new(Kind::Usage, format!("the argument {key:?} is missing or is not a text")))
     }
 
-    fn flag(&self, key: &str) -> bool {
+    pub(super) fn flag(&self, key: &str) -> bool {
         self.0.get(key).and_then(Value::as_bool).unwrap_or(false)
     }
 
-    fn number(&self, key: &str) -> Option<u64> {
+    pub(super) fn number(&self, key: &str) -> Option<u64> {
         self.0.get(key).and_then(Value::as_u64)
     }
 
-    fn parsed<T: std::str::FromStr>(&self, key: &str) -> Result<T, Trouble>
+    pub(super) fn parsed<T: std::str::FromStr>(&self, key: &str) -> Result<T, Trouble>
     where
         T::Err: std::fmt::Display,
     {
         self.need(key)?.parse().map_err(|error| Trouble::new(Kind::Usage, format!("{error}")))
     }
 
-    fn maybe<T: std::str::FromStr>(&self, key: &str) -> Result<Option<T>, Trouble>
+    pub(super) fn maybe<T: std::str::FromStr>(&self, key: &str) -> Result<Option<T>, Trouble>
     where
         T::Err: std::fmt::Display,
     {
@@ -174,11 +184,11 @@ impl Args<'_> {
         }
     }
 
-    fn lang(&self) -> Lang {
+    pub(super) fn lang(&self) -> Lang {
         Lang::of_word(self.text("lang").unwrap_or_default())
     }
 
-    fn is_zh(&self) -> bool {
+    pub(super) fn is_zh(&self) -> bool {
         self.lang() == Lang::Zh
     }
 }
@@ -204,6 +214,7 @@ async fn say(context: &Context, user: &str, args: &Args<'_>) -> Answer1 {
         text: args.need("text")?.to_owned(),
         // A voice front end names its speaker; the peer's user stands behind it either way.
         speaker: args.text("speaker").map_or_else(|| user.to_owned(), |speaker| format!("{speaker}@{user}")),
+        place: args.text("place").map(|place| place.chars().take(64).collect()),
         via: if args.text("speaker").is_some() { Via::Voice } else { Via::Cli },
         lang: args.lang(),
         wait: args.flag("wait"),
@@ -346,6 +357,7 @@ enum TaskAct {
     Stop,
     Pause,
     Resume,
+    Restart,
     Clean,
 }
 
@@ -356,6 +368,7 @@ async fn task_act(context: &Context, args: &Args<'_>, act: TaskAct) -> Answer1 {
         TaskAct::Stop => (supervisor.stop(task).await, "was asked to stop", "已请求停止"),
         TaskAct::Pause => (supervisor.pause(task).await, "rests", "已暂停"),
         TaskAct::Resume => (supervisor.resume(task).await, "goes on", "已继续"),
+        TaskAct::Restart => (supervisor.restart(task).await, "begins again", "将重新开始"),
         TaskAct::Clean => (supervisor.clean(task).await.map(|cleaned| cleaned.map(|_| ())), "was cleaned", "已清理"),
     };
     match done {

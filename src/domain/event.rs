@@ -18,6 +18,7 @@ use crate::request::why::Step;
 use crate::risk::Risk;
 use crate::surface::contract::Contract;
 use crate::surface::nature::Class;
+use crate::surface::outputs::Validity;
 
 /// What somebody found out about an effect whose outcome was unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -169,6 +170,13 @@ pub enum Event {
         /// What is known.
         known: Known,
     },
+    /// What it gave back, held parameter by parameter against what its tool promised.
+    Examined {
+        /// The call.
+        call: CallId,
+        /// What was found.
+        validity: Validity,
+    },
     /// It has ended. One for each [`Event::Requested`].
     Settled {
         /// The call.
@@ -209,6 +217,7 @@ impl Event {
             | Event::Started { call }
             | Event::StopAsked { call }
             | Event::Outcome { call, .. }
+            | Event::Examined { call, .. }
             | Event::Settled { call, .. }
             | Event::LateReport { call }
             | Event::Resolved { call, .. } => Some(*call),
@@ -231,6 +240,7 @@ impl Event {
             Event::Started { .. } => "started",
             Event::StopAsked { .. } => "stop_asked",
             Event::Outcome { .. } => "outcome",
+            Event::Examined { .. } => "validity",
             Event::Settled { .. } => "settled",
             Event::LateReport { .. } => "late_report",
             Event::Resolved { .. } => "resolved",

@@ -1,9 +1,13 @@
 //! The owners: each owns one machine and carries out what it decides.
 
 pub mod agent;
+pub mod ground;
 pub mod handle;
+pub mod inference;
 pub mod journal;
 pub mod keeper;
+pub mod learner;
+pub mod librarian;
 pub mod listener;
 pub mod log;
 pub mod mediator;

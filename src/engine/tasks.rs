@@ -1,23 +1,34 @@
 //! Owns what people see of background tasks: the supervisor's notices become evidence and alarms, and the rows of
 //! `task list` carry the number of their last row.
 //!
-//! The supervisor never waits for this task: a notice that finds no room here stays in its own bounded ring.
+//! The supervisor never waits for this owner: a notice that finds no room here stays in its own bounded ring. The owner
+//! has a plain thread of its own: that the async runtime is wedged must reach the evidence, which it could not on a
+//! thread of that runtime.
 
 use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+use std::thread::JoinHandle;
 
 use interlock_domain::id::{TaskId, WorkerKey};
 use interlock_domain::liveness::advice::advice;
 use interlock_domain::liveness::lifecycle::{Cause, Notice, State};
+use interlock_domain::surface::outputs::Outputs;
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::keeper::Keeper;
-use super::supervisor::{NoAnswer, Supervisor, TaskRow};
+use super::supervisor::{Finished, Heart, NoAnswer, SpawnRefused, Supervisor, TaskRow, TaskSpec};
+use crate::record::event::validity_row;
 use crate::record::{Row, rfc3339};
 use crate::store::queue::{Entry, Receipt, Tell, Writer};
 
 /// Notices that may wait here; the supervisor's own ring holds the rest.
 const NOTICES_MAX: usize = 1024;
+
+/// Task numbers that are set aside at a time, so that none is given twice, also not after a crash. So many births
+/// would have to happen within one commit of the state to pass them.
+pub const ASIDE: u64 = 64;
 
 /// Questions about tasks that may wait.
 const INBOX_LEN_MAX: usize = 64;
@@ -27,6 +38,7 @@ const INBOX_LEN_MAX: usize = 64;
 pub struct Tasks {
     inbox: mpsc::Sender<Message>,
     supervisor: Supervisor,
+    writer: Writer,
     changes: watch::Receiver<u64>,
 }
 
@@ -48,18 +60,22 @@ pub struct Owner {
     supervisor: Supervisor,
     writer: Writer,
     keeper: Keeper,
+    /// The first task number that is not set aside.
+    aside: u64,
     last: BTreeMap<WorkerKey, Receipt>,
     changed: watch::Sender<u64>,
 }
 
 impl Tasks {
-    /// A handle and the owner, which the caller runs.
+    /// A handle and the owner, which the caller starts. `first` is the number of the first task, with [`ASIDE`] numbers
+    /// set aside from it on.
     #[must_use]
     pub fn new(
         supervisor: Supervisor,
         notices: mpsc::Receiver<Notice>,
         writer: Writer,
         keeper: Keeper,
+        first: TaskId,
     ) -> (Tasks, Owner) {
         let (inbox, outlet) = mpsc::channel(INBOX_LEN_MAX);
         let (changed, changes) = watch::channel(0);
@@ -67,12 +83,13 @@ impl Tasks {
             notices,
             inbox: outlet,
             supervisor: supervisor.clone(),
-            writer,
+            writer: writer.clone(),
             keeper,
+            aside: first.0 + ASIDE,
             last: BTreeMap::new(),
             changed,
         };
-        (Tasks { inbox, supervisor, changes }, owner)
+        (Tasks { inbox, supervisor, writer, changes }, owner)
     }
 
     /// The supervisor, for whoever starts a worker.
@@ -81,37 +98,72 @@ impl Tasks {
         &self.supervisor
     }
 
+    /// Starts a worker whose output is held against `promised` when it ends: what is found becomes a row of the
+    /// evidence, under its task.
+    ///
+    /// # Errors
+    /// [`NoAnswer`], and inside of it what the supervisor says.
+    pub async fn spawn(
+        &self,
+        spec: TaskSpec,
+        promised: Arc<Outputs>,
+        work: impl FnOnce(Heart) -> Finished + Send + 'static,
+    ) -> Result<Result<WorkerKey, SpawnRefused>, NoAnswer> {
+        let writer = self.writer.clone();
+        let examined = move |heart: Heart| {
+            let ours = heart.clone();
+            let finished = work(heart);
+            examine(&ours, &finished, &promised, &writer);
+            finished
+        };
+        self.supervisor.spawn(spec, examined).await
+    }
+
     /// Rises with each notice of the supervisor.
     #[must_use]
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.changes.clone()
     }
 
-    /// All tasks; those that were cleaned only with `all`.
+    /// All tasks; those that were cleaned only with `all`. One of the daemon's own is among them only when something is
+    /// wrong with it: a person looks here for what people started.
     ///
     /// # Errors
     /// When nobody answers.
     pub async fn list(&self, all: bool) -> Result<Vec<(TaskRow, Option<u64>)>, NoAnswer> {
-        let (back, rows) = oneshot::channel();
-        self.inbox.send(Message::List { back }).await.map_err(|_| NoAnswer)?;
-        let mut rows = rows.await.map_err(|_| NoAnswer)?;
-        rows.retain(|(row, _)| all || row.state != State::Cleaned);
+        let mut rows = self.everything().await?;
+        rows.retain(|(row, _)| (all || row.state != State::Cleaned) && !(row.own && is_well(row)));
         Ok(rows)
     }
 
-    /// The newest life of one task.
+    async fn everything(&self) -> Result<Vec<(TaskRow, Option<u64>)>, NoAnswer> {
+        let (back, rows) = oneshot::channel();
+        self.inbox.send(Message::List { back }).await.map_err(|_| NoAnswer)?;
+        rows.await.map_err(|_| NoAnswer)
+    }
+
+    /// The newest life of one task; also of one of the daemon's own.
     ///
     /// # Errors
     /// When nobody answers.
     pub async fn show(&self, task: TaskId) -> Result<Option<(TaskRow, Option<u64>)>, NoAnswer> {
-        let rows = self.list(true).await?;
+        let rows = self.everything().await?;
         Ok(rows.into_iter().filter(|(row, _)| row.key.task == task).max_by_key(|(row, _)| row.key.generation))
     }
 }
 
 impl Owner {
-    /// Runs until every handle is gone and the supervisor has ended.
-    pub async fn run(mut self) {
+    /// Runs on a thread of its own until every handle is gone and the supervisor has ended: then all that it said has
+    /// been handed to the log.
+    ///
+    /// # Errors
+    /// When the system gives no thread, or no place to wait in.
+    pub fn start(self) -> io::Result<JoinHandle<()>> {
+        let waiting = tokio::runtime::Builder::new_current_thread().build()?;
+        std::thread::Builder::new().name("tasks".to_owned()).spawn(move || waiting.block_on(self.run()))
+    }
+
+    async fn run(mut self) {
         loop {
             tokio::select! {
                 biased;
@@ -133,6 +185,9 @@ impl Owner {
     }
 
     async fn take(&mut self, notice: &Notice) {
+        if let (Cause::Spawned, Some(key)) = (notice.cause, notice.key) {
+            self.set_aside(key.task);
+        }
         let receipt = Receipt::default();
         let urgent = match notice.to {
             Some(State::Zombie | State::Dead) => true,
@@ -146,6 +201,18 @@ impl Owner {
         self.last.insert(key, receipt);
         self.changed.send_modify(|count| *count += 1);
         self.alarm(key, notice);
+    }
+
+    /// Numbers are set aside ahead of use.
+    fn set_aside(&mut self, newest: TaskId) {
+        if newest.0 + ASIDE / 2 < self.aside {
+            return;
+        }
+        match self.keeper.later(|state| state.set_aside("task", ASIDE).map(|_| ())) {
+            Ok(()) => self.aside += ASIDE,
+            // The next birth tries again.
+            Err(error) => tracing::error!(%error, "no task numbers were set aside"),
+        }
     }
 
     /// A ZOMBIE raises an alarm that goes when it is over; a DEAD one raises one that a person resets.
@@ -168,6 +235,26 @@ impl Owner {
             tracing::error!(%error, task = %key.task, "an alarm was not kept");
         }
     }
+}
+
+fn is_well(row: &TaskRow) -> bool {
+    match row.state {
+        State::Running => row.cause.is_none(),
+        State::Stopped | State::Cleaned => true,
+        State::Zombie | State::Dead => false,
+    }
+}
+
+/// The second layer of the evidence: what a task gave back against what was promised of it. From the thread of the
+/// task, which has nobody to wait for.
+fn examine(heart: &Heart, finished: &Finished, promised: &Outputs, writer: &Writer) {
+    let (Finished::Done(output) | Finished::Stopped(output)) = finished else { return };
+    let validity = promised.judge(output);
+    let (Some(key), false) = (heart.key(), validity.findings.is_empty()) else { return };
+    let mut row = Row::new(super::stamp::now(), "validity");
+    row.task = Some(key.task);
+    row.generation = Some(key.generation);
+    writer.append_or_count(Entry::relaxed(validity_row(row, &validity)));
 }
 
 fn row(notice: &Notice) -> Row {

@@ -141,11 +141,12 @@ impl Anthropic {
                 })),
                 Body::Redacted(data) => drafts.push(Draft::Block(Block::RedactedThinking { data })),
                 Body::Call { mut call, input } => {
+                    let blank = call.arguments.is_blank();
+                    if let Some(input) = input.filter(|input| blank && !input.is_empty()) {
+                        call.arguments.set(input);
+                    }
                     if !whole && call.arguments.is_blank() && self.stopped && self.reason != Some(Reason::Length) {
                         return Err(lost("the end of a call"));
-                    }
-                    if let Some(input) = input.filter(|_| call.arguments.is_blank()) {
-                        call.arguments.set(input);
                     }
                     drafts.push(Draft::Call(call));
                 }
@@ -336,13 +337,12 @@ impl Anthropic {
                 so_far.push_str(text("thinking"));
             }
             (Body::Thinking { signature, .. }, "signature_delta") => text("signature").clone_into(signature),
-            (Body::Call { call, .. }, "input_json_delta") => match delta.get("partial_json") {
-                Some(piece) => {
+            (Body::Call { call, .. }, "input_json_delta") => {
+                if let Some(piece) = delta.get("partial_json") {
                     let more = call.arguments.take(piece)?;
                     self.size.add(if piece.is_object() { more } else { 0 })?;
                 }
-                None => {}
-            },
+            }
             (Body::Opaque { input, .. }, "input_json_delta") => input.push_str(text("partial_json")),
             (Body::Opaque { value, .. }, _) => {
                 for (key, more) in delta.to_map() {

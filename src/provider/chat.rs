@@ -27,8 +27,12 @@ pub(super) struct Chat {
     by_index: BTreeMap<i64, usize>,
     legacy: Option<usize>,
     reason: Option<Reason>,
-    /// `[DONE]`, or a body that is whole by itself.
+    /// `[DONE]` came.
     done: bool,
+    /// A body that was not streamed came, and is whole by itself.
+    whole: bool,
+    /// Deltas came: a message behind them says the same once more.
+    streamed: bool,
     usage: Map<String, Value>,
     size: Size,
     pieces: usize,
@@ -77,9 +81,12 @@ impl Chat {
         {
             self.take_usage(usage);
         }
-        if let Some(choices) = frame.get("choices") {
-            self.see_stream(frame, notes);
-            return choices.items().iter().try_for_each(|choice| self.choice(choice, notes, live));
+        // SenseNova's own form wraps each chunk.
+        let chunk = frame.get("data").filter(|data| data.get("choices").is_some()).unwrap_or(frame);
+        if let Some(choices) = chunk.get("choices") {
+            self.see_stream(chunk, notes);
+            let whole = chunk.text_of("object") == Some("chat.completion");
+            return choices.items().iter().try_for_each(|choice| self.choice(choice, whole, notes, live));
         }
         if let Some(message) = frame.get("message").filter(|message| message.is_object()) {
             return self.ollama(frame, message, notes, live);
@@ -94,13 +101,18 @@ impl Chat {
     }
 
     pub(super) fn close(mut self) -> Closed {
+        // A piece that says nothing at all is no call.
+        self.slots.retain(|slot| {
+            let call = &slot.call;
+            !(call.name.is_empty() && call.provider_id.is_empty() && call.arguments.is_blank())
+        });
         self.slots.sort_by_key(|slot| match slot.index {
             Some(index) => (index, 0),
             None => (i64::MAX, slot.last),
         });
         let segments = self.segments.into_iter().map(|segment| Draft::Block(segment.into_block()));
         let calls = self.slots.into_iter().map(|slot| Draft::Call(slot.call));
-        let reason = self.reason.or(self.done.then_some(Reason::Ended));
+        let reason = self.reason.or((self.done || self.whole).then_some(Reason::Ended));
         Closed { drafts: segments.chain(calls).collect(), reason, usage: self.usage }
     }
 
@@ -129,7 +141,13 @@ impl Chat {
         }
     }
 
-    fn choice(&mut self, choice: &Json<'_>, notes: &mut Notes, live: &mut dyn FnMut(Live<'_>)) -> Result<(), Fault> {
+    fn choice(
+        &mut self,
+        choice: &Json<'_>,
+        whole: bool,
+        notes: &mut Notes,
+        live: &mut dyn FnMut(Live<'_>),
+    ) -> Result<(), Fault> {
         if let Some(error) = choice.get("error") {
             return Err(reported::reported("", &Json::Object(vec![(Cow::Borrowed("error"), error.clone())]))
                 .unwrap_or_else(|| reported::said("error")));
@@ -142,18 +160,20 @@ impl Chat {
         if let Some(usage) = choice.get("usage") {
             self.take_usage(usage);
         }
-        let delta = choice.get("delta").filter(|delta| delta.is_object());
-        match (delta, choice.get("message").filter(|message| message.is_object())) {
-            (Some(delta), _) => self.delta(delta, notes, live)?,
-            (None, Some(message)) => {
+        let message = choice.get("message").filter(|message| message.is_object());
+        match (choice.get("delta"), message, choice.text_of("text")) {
+            (Some(Json::Text(text)), _, _) => self.text(text, live)?,
+            (Some(delta @ Json::Object(_)), _, _) => {
+                self.streamed = true;
+                self.delta(delta, notes, live)?;
+            }
+            (_, Some(_), _) if self.streamed => notes.add(Code::Repeated, "message"),
+            (_, Some(message), _) => {
                 self.delta(message, notes, live)?;
-                self.done |= choice.get("finish_reason").is_none();
+                self.whole |= whole && choice.get("finish_reason").is_none();
             }
-            (None, None) => {
-                if let Some(text) = choice.text_of("text") {
-                    self.text(text, live)?;
-                }
-            }
+            (_, None, Some(text)) => self.text(text, live)?,
+            (_, None, None) => {}
         }
         self.finish_reason(choice.text_of("finish_reason"), notes)
     }

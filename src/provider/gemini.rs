@@ -144,7 +144,7 @@ impl Gemini {
             | "MALFORMED_RESPONSE" => return Err(Fault::Piece(format!("the provider says {word}: {}", clipped(said)))),
             _ => {
                 notes.add(Code::UnknownPart, &format!("finishReason {word}"));
-                Reason::Refused(clipped(word))
+                Reason::Ended
             }
         });
         Ok(())

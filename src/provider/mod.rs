@@ -29,6 +29,9 @@ pub mod request;
 mod responses;
 mod text_calls;
 
+#[cfg(test)]
+mod tests;
+
 use std::sync::Arc;
 
 use interlock_domain::block::{Block, CallKind, Ids, Kept, Provider, ToolUse};
@@ -155,6 +158,7 @@ impl Normalizer {
                 Err(broken) => drop(reader.fault.get_or_insert(broken.into())),
             }
         }
+        let strange = !self.frames.stray().is_empty();
         let stray = end::clipped(&String::from_utf8_lossy(self.frames.stray()));
         let Reader { machine, mut notes, mut fault } = self.reader;
         let closed = match machine {
@@ -169,8 +173,7 @@ impl Normalizer {
         });
         if fault.is_none() && closed.reason.is_none() {
             let empty = closed.drafts.is_empty() && closed.usage.is_empty();
-            fault =
-                Some(if empty && !stray.is_empty() { Fault::Frame(format!("{stray:?}")) } else { Fault::StreamCut });
+            fault = Some(if empty && strange { Fault::Frame(format!("{stray:?}")) } else { Fault::StreamCut });
         }
         let mut ids = self.ids.clone();
         match close(closed, fault, &self.dialect, &mut ids, notes) {
@@ -241,11 +244,11 @@ fn whole(
     ids: &mut Ids,
     notes: &mut Notes,
 ) -> Result<ToolUse, Fault> {
-    let OpenCall { provider_id, name, arguments, kind, kept } = call;
+    let OpenCall { provider_id, name, arguments, kind, kept, cut } = call;
     if name.is_empty() {
         return Err(Fault::Piece("a call without a name".to_owned()));
     }
-    if cut_here && arguments.is_blank() {
+    if cut || cut_here && arguments.is_blank() {
         return Err(Fault::OutputCut { name });
     }
     let read = match kind {

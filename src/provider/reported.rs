@@ -94,12 +94,24 @@ pub fn passing_status(status: u16) -> bool {
 
 /// The error that a frame reports, if it does. `event` is the frame's name.
 pub(super) fn reported(event: &str, frame: &Json<'_>) -> Option<Fault> {
-    if let Some(error) = frame.get("error").filter(|error| error.as_text() != Some("")) {
+    let says = |error: &&Json<'_>| match error {
+        Json::Text(text) => !text.is_empty(),
+        Json::Object(members) => !members.is_empty(),
+        Json::Bool(error) => *error,
+        Json::Null => false,
+        Json::Number(_) | Json::Array(_) => true,
+    };
+    if let Some(error) = frame.get("error").filter(says) {
         return Some(fault(error, frame));
     }
     let is_error = |key| frame.text_of(key) == Some("error");
     if event == "error" || is_error("type") || is_error("object") || frame.text_of("event") == Some("error") {
         return Some(fault(frame, frame));
+    }
+    // SenseNova says how it went beside each chunk.
+    if let Some(status) = frame.get("status").filter(|status| status.is_object()) {
+        let code = status.get("code").and_then(Json::as_i64).unwrap_or(0);
+        return (!matches!(code, 0 | 200)).then(|| fault(status, status));
     }
     let base = frame.get("base_resp")?;
     let status = base.get("status_code").and_then(Json::as_i64).filter(|status| *status != 0)?;
@@ -183,9 +195,9 @@ mod tests {
     fn check(event: &str, frame: &str, want: Option<(bool, &str)>) {
         let json: Json<'_> = serde_json::from_str(frame).unwrap();
         let got = reported(event, &json).or_else(|| bare(&json));
-        let got = got.map(|fault| match fault {
-            Fault::Provider { retryable, kind, .. } => (retryable, kind),
-            other => panic!("{other:?}"),
+        let got = got.map(|fault| {
+            let Fault::Provider { retryable, kind, .. } = fault else { panic!("{fault:?}") };
+            (retryable, kind)
         });
         assert_eq!(got, want.map(|(retryable, kind)| (retryable, kind.to_owned())), "{frame}");
     }
@@ -242,5 +254,8 @@ mod tests {
         check("", r#"{"base_resp":{"status_code":1008,"status_msg":"x"}}"#, Some((false, "1008")));
         check("", r#"{"base_resp":{"status_code":0},"choices":[]}"#, None);
         check("", r#"{"error":null,"choices":[]}"#, None);
+        check("", r#"{"error":{},"choices":[]}"#, None);
+        check("", r#"{"data":{"choices":[]},"status":{"code":0,"message":"ok"}}"#, None);
+        check("", r#"{"status":{"code":429,"message":"x"}}"#, Some((true, "429")));
     }
 }

@@ -241,12 +241,10 @@ impl Item {
         match kind.as_str() {
             "function_call" | "custom_tool_call" => {
                 let name = word(&self.value, "name").to_owned();
-                if word(&self.value, "status") == "incomplete" {
-                    return Err(Fault::OutputCut { name });
-                }
                 let custom = kind == "custom_tool_call";
                 let key = if custom { "input" } else { "arguments" };
                 let mut call = OpenCall::new(&call_id, &name)?;
+                call.cut = word(&self.value, "status") == "incomplete";
                 call.kind = if custom { CallKind::Custom } else { CallKind::Function };
                 match self.value.remove(key) {
                     Some(Value::String(whole)) if self.done || self.input.is_empty() => call.arguments.push(&whole)?,

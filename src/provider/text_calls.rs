@@ -87,12 +87,12 @@ pub(super) fn look(blocks: &mut Vec<Block>, switched: &TextCalls, ids: &mut Ids,
     }));
 }
 
-/// Where `mark` stands first, not counting what is between lines of three backticks.
+/// Where `mark` stands first, not counting what is between lines that fence code.
 fn outside_fences(text: &str, mark: &str) -> Option<usize> {
     let mut fenced = false;
     let mut at = 0;
     for line in text.split_inclusive('\n') {
-        if line.trim_start().starts_with("```") {
+        if ["```", "~~~"].iter().any(|fence| line.trim_start().starts_with(fence)) {
             fenced = !fenced;
         } else if !fenced && let Some(found) = line.find(mark) {
             return Some(at + found);

@@ -12,6 +12,7 @@ use interlock_domain::id::{CallId, QuestionId, ToolName};
 use interlock_domain::repair::Trace;
 use interlock_domain::request::shown::shown;
 use interlock_domain::request::why::{Lang, Why};
+use interlock_domain::surface::outputs::{Validity, Verdict};
 use serde_json::{Value, json};
 
 use super::{Recorded, Row, Stamp, contract, kind};
@@ -19,6 +20,9 @@ use super::{Recorded, Row, Stamp, contract, kind};
 /// The largest input or output that a row keeps whole, in bytes of JSON. With it a row stays below the bound at which
 /// its detail is cut, so that what repair needs is always there.
 const VALUE_BYTES_MAX: usize = 16 * 1024;
+
+/// The cause of a row about an output that is not as declared.
+pub const INVALID_OUTPUT: &str = "INVALID_OUTPUT";
 
 /// The row of an event.
 #[must_use]
@@ -72,6 +76,7 @@ pub fn row(event: &Event, at: Stamp) -> Row {
             "input": kept(args),
         })),
         Event::Started { call: _ } | Event::StopAsked { call: _ } | Event::LateReport { call: _ } => row,
+        Event::Examined { call: _, validity } => validity_row(row, validity),
         Event::Outcome { call: _, known } => ended(row, &Ending::Ran(known.clone())),
         Event::Settled { call: _, ending } => ended(row, ending),
         Event::Resolved { call: _, op, found, by } => {
@@ -124,6 +129,18 @@ fn ended(mut row: Row, ending: &Ending) -> Row {
         detail["denied"] = why.is_denial().into();
     }
     row.detailed(&detail)
+}
+
+/// The second layer: what each output parameter was found to be. Also what the output of a task is written as.
+#[must_use]
+pub fn validity_row(row: Row, validity: &Validity) -> Row {
+    let verdict = validity.verdict();
+    Row {
+        to: verdict.map(|verdict| verdict.word().into()),
+        cause: (verdict == Some(Verdict::Invalid)).then(|| INVALID_OUTPUT.into()),
+        ..row
+    }
+    .detailed(&validity.to_json())
 }
 
 /// The value if it is small, else its size and its beginning.

@@ -117,6 +117,7 @@ fn hint_of_io(error: &io::Error) -> Option<&'static str> {
         io::ErrorKind::PermissionDenied => Some("run as the user that owns the state directory"),
         io::ErrorKind::StorageFull => Some("free space on that file system"),
         io::ErrorKind::NotFound => Some("check --state"),
+        io::ErrorKind::InvalidInput => Some("name a state directory, its evidence directory or a segment of it"),
         _ => None,
     }
 }
@@ -221,13 +222,27 @@ impl Fault {
         }
     }
 
+    /// The same, where SQLite only says that it cannot open: then the system is asked about the file itself.
+    fn of_file(path: &Path, error: &rusqlite::Error) -> Fault {
+        if error.sqlite_error_code() != Some(rusqlite::ErrorCode::CannotOpen) {
+            return Fault::of(error);
+        }
+        // Opened to write and not written to.
+        match std::fs::OpenOptions::new().append(true).open(path) {
+            Ok(_) => Fault::Io,
+            Err(refused) => Fault::of_io(&refused),
+        }
+    }
+
     /// The fault behind an error of opening, if it may pass without anyone touching our files.
     pub(super) fn passing(error: &StoreError) -> Option<Fault> {
         /// `EIO`, which has no name in the standard library.
         const EIO: i32 = 5;
         match error {
             StoreError::NotWritable { fault, .. } => Some(*fault),
-            StoreError::Sqlite { source, .. } => Some(Fault::of(source)).filter(|fault| *fault != Fault::Damaged),
+            StoreError::Sqlite { path, source } => {
+                Some(Fault::of_file(path, source)).filter(|fault| *fault != Fault::Damaged)
+            }
             StoreError::Io { source, .. } if source.raw_os_error() == Some(EIO) => Some(Fault::Io),
             StoreError::Io { source, .. } => match Fault::of_io(source) {
                 Fault::ReadOnly if source.kind() == io::ErrorKind::PermissionDenied => None,
@@ -250,7 +265,7 @@ impl Fault {
     /// What an error of opening means to us.
     pub(super) fn of_open(error: &StoreError) -> Fault {
         match error {
-            StoreError::Sqlite { source, .. } => Fault::of(source),
+            StoreError::Sqlite { path, source } => Fault::of_file(path, source),
             StoreError::Io { source, .. } => Fault::of_io(source),
             StoreError::NotWritable { fault, .. } => *fault,
             StoreError::NotASegment { .. } | StoreError::Row { .. } | StoreError::NoLog { .. } => Fault::Damaged,

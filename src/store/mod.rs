@@ -37,6 +37,7 @@
 //! | failed sync or write | drops the handle, opens anew, settles, finds what reached the file, appends the rest |
 //! | damaged newest segment | moves it to the quarantine, begins a new one whose first row names the old head |
 //! | locked by another process | tries without pause; after two seconds it counts as stalled |
+//! | pinned by a reader | goes on in a new segment once the write-ahead log is too long, and says so |
 //!
 //! Afterwards an `evidence_recovered` row says how long it took, and a `gap` row how much did not fit into memory.
 
@@ -85,7 +86,18 @@ use interlock_domain::id::Seq;
 use log::{Found, Log, Past};
 use queue::{Acks, Health, QUEUE_LEN_MAX, Shared, Writer};
 
-/// How large the log may become.
+/// What the write-ahead log of a segment is cut back to, in bytes. Twice as much means that a reader pins it.
+pub const WAL_LEN_WANTED: u64 = segment::WAL_LEN_MAX.unsigned_abs();
+
+/// How long the longest write-ahead log in a state directory is, in bytes.
+#[must_use]
+pub fn wal_len(state: &Path) -> u64 {
+    let dir = state.join("evidence");
+    let firsts = segment::list(&dir).unwrap_or_default();
+    firsts.into_iter().map(|first| segment::wal_len(&dir.join(segment::file_name(first)))).max().unwrap_or(0)
+}
+
+/// How large the log and its groups may become.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// A segment longer than this, in bytes, is closed and the next one begun.
@@ -94,13 +106,15 @@ pub struct Limits {
     pub log_len_max: u64,
     /// Room that is kept to be able to say that the disk is full, in bytes.
     pub reserve_len: u64,
+    /// The most rows of one transaction; at least one. Fewer make more commits, never another order.
+    pub group_max: usize,
 }
 
 impl Default for Limits {
-    /// 64 MB a segment, 512 MB in all, 1 MB of reserve.
+    /// 64 MB a segment, 512 MB in all, 1 MB of reserve, a full queue in a group.
     fn default() -> Limits {
         const MIB: u64 = 1024 * 1024;
-        Limits { segment_len_max: 64 * MIB, log_len_max: 512 * MIB, reserve_len: MIB }
+        Limits { segment_len_max: 64 * MIB, log_len_max: 512 * MIB, reserve_len: MIB, group_max: QUEUE_LEN_MAX }
     }
 }
 
@@ -124,6 +138,8 @@ pub struct Settings {
     pub clock: fn() -> Stamp,
     /// How large the log may become.
     pub limits: Limits,
+    /// The hash of a log that begins now; one that is there keeps its own.
+    pub algorithm: chain::Algorithm,
 }
 
 /// The log, open. While it lives, no other daemon can open the same state directory.
@@ -143,6 +159,9 @@ pub struct Opened {
     pub standing: Standing,
     /// The head before this start.
     pub previous_head: Option<Head>,
+    /// Whether the run before ended in order (a last row of the kind `end`); none where there was none, or its end
+    /// cannot be told.
+    pub previous_ended: Option<bool>,
     /// All rows of calls that have no settlement, in order: what repair works from.
     pub open_calls: Vec<Recorded>,
 }
@@ -163,7 +182,12 @@ impl Store {
             Ok((log, found)) => (Ok(log), found),
             Err(e) => {
                 let Some(fault) = Fault::passing(&e) else { return Err(e) };
-                let found = Found { standing: Standing::Unreachable { fault }, head: None, open_calls: Vec::new() };
+                let found = Found {
+                    standing: Standing::Unreachable { fault },
+                    head: None,
+                    open_calls: Vec::new(),
+                    ended: None,
+                };
                 (Err(fault), found)
             }
         };
@@ -182,7 +206,13 @@ impl Store {
         drop(shared.thread.set(thread.thread().clone()));
         let writer = Writer { shared, queue, acks };
         let store = Store { writer, thread: Some(thread), lock: Some(lock) };
-        Ok(Opened { store, standing: found.standing, previous_head: found.head, open_calls: found.open_calls })
+        Ok(Opened {
+            store,
+            standing: found.standing,
+            previous_head: found.head,
+            previous_ended: found.ended,
+            open_calls: found.open_calls,
+        })
     }
 
     /// A way to the writer.

@@ -62,6 +62,8 @@ pub struct Stats {
     pub segments: usize,
     /// Bytes on the disk, with write-ahead logs.
     pub bytes: u64,
+    /// Bytes of the longest write-ahead log: above 8 MiB somebody reads for too long.
+    pub wal_bytes: u64,
     /// How many rows.
     pub rows: u64,
     /// The first row that is still there.
@@ -83,6 +85,7 @@ impl Stats {
         json!({
             "segments": self.segments,
             "bytes": self.bytes,
+            "wal_bytes": self.wal_bytes,
             "rows": self.rows,
             "first": self.first.map(|seq| seq.0),
             "last": self.last.map(|seq| seq.0),
@@ -109,7 +112,13 @@ pub(super) struct Source {
 impl Source {
     pub(super) fn find(path: &Path) -> Result<Source, StoreError> {
         let io = |e| StoreError::io(path, e);
-        if !fs::metadata(path).map_err(io)?.is_dir() {
+        let meta = fs::metadata(path).map_err(io)?;
+        if !meta.is_dir() {
+            if !meta.is_file() {
+                // A pipe would be waited for without end.
+                let what = "it is neither a directory nor a plain file";
+                return Err(io(io::Error::new(io::ErrorKind::InvalidInput, what)));
+            }
             let evidence = path.parent().unwrap_or(Path::new(".")).to_owned();
             let first = path.file_name().and_then(OsStr::to_str).and_then(segment::first_of);
             let state = Some(evidence.join("..")).filter(|state| state.join("keys").is_dir());
@@ -184,7 +193,7 @@ fn open_shared(path: &Path) -> rusqlite::Result<Connection> {
 }
 
 /// A path inside a URI of SQLite.
-fn percent(path: &Path) -> String {
+pub(super) fn percent(path: &Path) -> String {
     let mut text = String::new();
     for byte in path.as_os_str().as_bytes() {
         match byte {
@@ -316,6 +325,7 @@ pub fn stats(path: &Path) -> Result<Stats, StoreError> {
     let mut stats = Stats {
         segments: reader.source.segments.len(),
         bytes: 0,
+        wal_bytes: 0,
         rows: 0,
         first: None,
         last: None,
@@ -324,11 +334,9 @@ pub fn stats(path: &Path) -> Result<Stats, StoreError> {
         kinds: Some(BTreeMap::new()),
     };
     for (_, path) in &reader.source.segments {
-        for companion in ["", "-wal"] {
-            let mut name = path.as_os_str().to_owned();
-            name.push(companion);
-            stats.bytes += fs::metadata(&name).map_or(0, |meta| meta.len());
-        }
+        let wal = segment::wal_len(path);
+        stats.wal_bytes = stats.wal_bytes.max(wal);
+        stats.bytes += fs::metadata(path).map_or(0, |meta| meta.len()) + wal;
         let ends = reader.select(path, &format!("{SELECT} WHERE seq = (SELECT min(seq) FROM evidence)"), &[])?;
         if let (Some(first), None) = (ends.first(), stats.first) {
             stats.first = Some(first.seq);

@@ -30,7 +30,7 @@ const SQLITE_MIN: i32 = 3_051_003;
 /// stands still; it tries again by itself.
 pub const BUSY: Duration = Duration::from_millis(250);
 /// What the write-ahead log is cut back to after a checkpoint, in bytes: what a thousand pages need.
-const WAL_LEN_MAX: i64 = 4 * 1024 * 1024;
+pub(super) const WAL_LEN_MAX: i64 = 4 * 1024 * 1024;
 
 const SCHEMA: &str = r#"
 CREATE TABLE header (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID;
@@ -241,6 +241,13 @@ impl Segment {
         let _: String = self.connection.pragma_update_and_check(None, "journal_mode", "DELETE", text_of)?;
         self.connection.close().map_err(|(_, e)| e)
     }
+}
+
+/// How long the write-ahead log of a segment is, in bytes; 0 where there is none.
+pub(super) fn wal_len(segment: &Path) -> u64 {
+    let mut wal = segment.as_os_str().to_owned();
+    wal.push("-wal");
+    fs::metadata(wal).map_or(0, |meta| meta.len())
 }
 
 /// The name of the segment that begins with `first`.

@@ -162,6 +162,9 @@ impl Pass {
                 None
             }
         };
+        if trusted.is_none() && notes.is_empty() {
+            notes.push("there is no keys/evidence.pub: held against the key that the log itself names".to_owned());
+        }
         let key = match trusted {
             Some(key) => Some(key),
             None => source.segments.last().and_then(|(_, path)| header_key(source, path)),

@@ -28,8 +28,6 @@ use crate::record::{Row, kind, rfc3339};
 const GATHER: Duration = Duration::from_millis(50);
 /// After so long without a row the writer no longer wakes by itself every [`GATHER`], but once in this time.
 const QUIET: Duration = Duration::from_secs(1);
-/// Most rows of one transaction.
-const GROUP_MAX: usize = 4096;
 /// Rows that are kept while nothing can be written: two full queues.
 const KEPT_MAX: usize = 2 * QUEUE_LEN_MAX;
 /// The same in bytes.
@@ -199,7 +197,7 @@ impl Thread {
     fn take(&mut self) -> usize {
         let mut taken = 0;
         let mut bytes = 0;
-        while taken < GROUP_MAX {
+        while taken < QUEUE_LEN_MAX {
             let Ok(entry) = self.queue.try_recv() else { break };
             taken += 1;
             bytes += entry.row.weight();
@@ -265,7 +263,7 @@ impl Thread {
             self.acks.send_modify(|acks| acks.health = Health::Writing);
         }
         while let (Some(log), false) = (&mut self.log, self.kept.entries.is_empty()) {
-            let len = self.kept.entries.len().min(GROUP_MAX);
+            let len = self.kept.entries.len().min(self.settings.limits.group_max.max(1));
             match log.commit(self.kept.entries.iter().take(len).map(|entry| &entry.row)) {
                 Ok(first) => {
                     let signs_fault = log.signs_fault();

@@ -1,11 +1,14 @@
 //! The clocks. Deadlines are counted on the monotonic one only; the wall clock is for people to read.
 
 use std::path::Path;
+use std::sync::atomic::{AtomicU8, Ordering};
 
 use interlock_domain::time::{Tick, Wall};
 
 /// Where systemd-timesyncd says that it has set the clock, for boxes on which asking the kernel is forbidden.
 const TIMESYNC_MARK: &str = "/run/systemd/timesync/synchronized";
+/// What a time service said when the kernel could not be asked: 0 nothing, 1 kept right, 2 not.
+static TOLD: AtomicU8 = AtomicU8::new(0);
 /// 2024-01-01: a wall clock before it was never set on a machine that runs this build.
 const EARLIEST_WALL_MS: i64 = 1_704_067_200_000;
 
@@ -73,7 +76,21 @@ impl TimeQuality {
     }
 }
 
-/// Asks the kernel, and systemd-timesyncd's mark where the kernel may not be asked.
+/// A time service was asked, for a process that may not ask the kernel; none when there is none.
+pub fn tell_quality(synchronised: Option<bool>) {
+    TOLD.store(synchronised.map_or(0, |is| if is { 1 } else { 2 }), Ordering::Relaxed);
+}
+
+/// Whether the kernel may be asked how good the clock is (`ProtectClock=yes` makes the question EPERM).
+#[must_use]
+pub fn kernel_tells_quality() -> bool {
+    // SAFETY: as in `time_quality`.
+    let mut timex: libc::timex = unsafe { std::mem::zeroed() };
+    // SAFETY: as in `time_quality`.
+    unsafe { libc::adjtimex(&raw mut timex) >= 0 }
+}
+
+/// Asks the kernel; where it may not be asked, systemd-timesyncd's mark and what a time service said last count.
 #[must_use]
 pub fn time_quality() -> TimeQuality {
     if wall().0 < EARLIEST_WALL_MS {
@@ -84,7 +101,14 @@ pub fn time_quality() -> TimeQuality {
     // SAFETY: `timex` is valid and writable for the whole call.
     let state = unsafe { libc::adjtimex(&raw mut timex) };
     if state < 0 {
-        return if Path::new(TIMESYNC_MARK).exists() { TimeQuality::Synced } else { TimeQuality::Unknown };
+        if Path::new(TIMESYNC_MARK).exists() {
+            return TimeQuality::Synced;
+        }
+        return match TOLD.load(Ordering::Relaxed) {
+            1 => TimeQuality::Synced,
+            2 => TimeQuality::Unsynced,
+            _ => TimeQuality::Unknown,
+        };
     }
     if state == libc::TIME_ERROR || timex.status & libc::STA_UNSYNC != 0 {
         TimeQuality::Unsynced

@@ -99,6 +99,37 @@ fn walk_down(pid: i32, own: i32) -> Descent {
     Descent::Unknown
 }
 
+/// Whether this process or one of its descendants holds the socket with this inode. A descriptor table that may not be
+/// read is another user's: then the answer is that we do not know.
+#[must_use]
+pub fn holds_socket(inode: u64) -> Descent {
+    let own = i32::try_from(std::process::id()).unwrap_or(0);
+    let link = std::path::PathBuf::from(format!("socket:[{inode}]"));
+    let mut before = None;
+    // A descriptor may move to a child while we look: two equal families in a row are needed.
+    for _ in 0..WALKS_MAX {
+        let Some(mut family) = descendants(own) else { return Descent::Unknown };
+        family.insert(own);
+        for pid in &family {
+            let Ok(descriptors) = std::fs::read_dir(format!("/proc/{pid}/fd")) else {
+                if proc::process(*pid).is_ok() && std::fs::metadata(format!("/proc/{pid}/fd")).is_ok() {
+                    return Descent::Unknown;
+                }
+                continue;
+            };
+            let mut links = descriptors.flatten().filter_map(|entry| std::fs::read_link(entry.path()).ok());
+            if links.any(|target| target == link) {
+                return Descent::Ours;
+            }
+        }
+        if before.as_ref() == Some(&family) {
+            return Descent::Foreign;
+        }
+        before = Some(family);
+    }
+    Descent::Unknown
+}
+
 /// All descendants; none when the kernel does not list children, or there are too many to be sure.
 fn descendants(own: i32) -> Option<BTreeSet<i32>> {
     let tid = super::thread::own_tid();

@@ -103,8 +103,19 @@ pub fn room(path: &Path) -> io::Result<Room> {
 #[must_use]
 pub fn pids_max() -> Option<String> {
     let own = fs::read_to_string("/proc/self/cgroup").ok()?;
-    let path = own.lines().find_map(|line| line.strip_prefix("0::"))?;
-    let text = fs::read_to_string(format!("/sys/fs/cgroup{path}/pids.max")).ok()?;
+    // Version 2, and version 1 where each controller has a tree of its own.
+    let of = |line: &str| {
+        let mut fields = line.splitn(3, ':').skip(1);
+        let (controllers, path) = (fields.next()?, fields.next()?);
+        match controllers {
+            "" => Some(format!("/sys/fs/cgroup{path}/pids.max")),
+            several if several.split(',').any(|one| one == "pids") => {
+                Some(format!("/sys/fs/cgroup/pids{path}/pids.max"))
+            }
+            _ => None,
+        }
+    };
+    let text = own.lines().filter_map(of).find_map(|path| fs::read_to_string(path).ok())?;
     Some(text.trim().to_owned())
 }
 

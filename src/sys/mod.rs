@@ -5,6 +5,7 @@
 #![expect(unsafe_code, reason = "the room for it; each block says why it holds")]
 
 pub mod child;
+pub mod chrony;
 pub mod clock;
 pub mod entry;
 pub mod family;
@@ -12,12 +13,14 @@ pub mod interfaces;
 pub mod machine;
 pub mod notified;
 pub mod notify;
+pub mod npu;
 pub mod offspring;
 pub mod open;
 pub mod paths;
 pub mod peer;
 pub mod pidfd;
 pub mod proc;
+pub mod process;
 pub mod sentinel;
 pub mod signal;
 pub mod thread;

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use interlock::record::{Row, Stamp, TimeQuality, kind};
+use interlock::store::chain::Algorithm;
 use interlock::store::queue::{Entry, NotTaken};
 use interlock::store::read::{self, Query};
 use interlock::store::verify::verify;
@@ -38,6 +39,7 @@ fn settings(state: &Path) -> Settings {
         version: "0.1.0".to_owned(),
         clock,
         limits: Limits::default(),
+        algorithm: Algorithm::default(),
     }
 }
 
@@ -50,6 +52,98 @@ fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration, Duration) {
     let (begun, cpu) = (Instant::now(), on_cpu());
     let result = work();
     (result, begun.elapsed(), on_cpu() - cpu)
+}
+
+/// How long the daemon takes on a copy of such a log, from its start to its READY.
+fn daemon_on(left: &Path, dir: &Path) {
+    let state = dir.join("daemon");
+    assert!(std::process::Command::new("cp").arg("-r").arg(left).arg(&state).status().unwrap().success());
+    let wal: u64 = std::fs::read_dir(state.join("evidence"))
+        .unwrap()
+        .map(|entry| entry.unwrap())
+        .filter(|entry| entry.file_name().to_string_lossy().ends_with("-wal"))
+        .map(|entry| entry.metadata().unwrap().len())
+        .sum();
+    let (notify, config) = (dir.join("notify"), dir.join("interlock.toml"));
+    std::fs::write(&config, "version = 1\n").unwrap();
+    let listener = std::os::unix::net::UnixDatagram::bind(&notify).unwrap();
+    listener.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    let begun = Instant::now();
+    let mut child = std::process::Command::new(env!("CARGO_BIN_EXE_interlock"))
+        .arg("--socket")
+        .arg(dir.join("interlock.sock"))
+        .arg("run")
+        .arg("--state")
+        .arg(&state)
+        .arg("--config")
+        .arg(&config)
+        .env("NOTIFY_SOCKET", &notify)
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut message = [0; 4096];
+    let ready = loop {
+        let length = listener.recv(&mut message).unwrap();
+        if message[..length].starts_with(b"READY=1") {
+            break begun.elapsed();
+        }
+    };
+    say(&format!(
+        "daemon: READY after {:.0} ms, with {:.1} MB of hot write-ahead log",
+        ready.as_secs_f64() * 1e3,
+        wal as f64 / 1e6
+    ));
+    // The reading of the whole log goes on behind it.
+    let verified = loop {
+        let query = Query { kind: Some(kind::VERIFIED.into()), ..Query::default() };
+        if let Some(row) = read::query(&state, &query).ok().and_then(|rows| rows.into_iter().next()) {
+            break row.row.to.unwrap_or_default();
+        }
+        assert!(begun.elapsed() < Duration::from_secs(120));
+        std::thread::park_timeout(Duration::from_millis(50));
+    };
+    say(&format!("daemon: the log was verified beside it ({verified}) after {:.1} s", begun.elapsed().as_secs_f64()));
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+/// What a day of 1,000 tasks writes to the disk: each is started, stopped and cleaned once a day, each row comes alone
+/// and is committed alone, and the head is written back after each, as the kernel would in time. Compressed: the day is
+/// written without its pauses, which change nothing but the checkpoints, of which one a minute is counted on top.
+#[test]
+fn wear() {
+    if !asked("evidence-wear") {
+        return;
+    }
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let written = || {
+        let io = std::fs::read_to_string("/proc/self/io").unwrap();
+        let line = io.lines().find_map(|line| line.strip_prefix("write_bytes: ")).unwrap();
+        line.parse::<u64>().unwrap()
+    };
+    let store = Store::open(&settings(&dir.path().join("state"))).unwrap().store;
+    let writer = store.writer();
+    let head = std::fs::File::open(dir.path().join("state/evidence/head")).unwrap();
+    let rows = asked_count(4_000);
+    let before = written();
+    for n in 0..rows {
+        let task = interlock_domain::id::TaskId(n / 4 + 1);
+        let row =
+            Row { task: Some(task), generation: Some(1), to: Some("RUNNING".into()), ..Row::new(clock(), "lifecycle") };
+        writer.append_durable(row.detailed(&serde_json::json!({ "detail": "watches sensor-1.temperature" }))).unwrap();
+        head.sync_data().unwrap();
+    }
+    store.close();
+    let all = written() - before;
+    // A checkpoint a minute while rows come: 250 bytes, in a block of the file and one of its journal.
+    let checkpoints = 24 * 60 * 2 * 4096;
+    say(&format!(
+        "{rows} rows alone: {:.1} MB, {:.1} KB a row; a day of 1,000 tasks: {:.1} MB with a checkpoint each minute (goal 50)",
+        all as f64 / 1e6,
+        all as f64 / 1e3 / rows as f64,
+        (all as f64 * 4_000.0 / rows as f64 + f64::from(checkpoints)) / 1e6
+    ));
 }
 
 /// A log of 512 MB (or `INTERLOCK_EXPERIMENT_COUNT` MB) that was left by `kill -9`, with a hot write-ahead log.
@@ -85,6 +179,7 @@ fn a_large_log() {
             if rows == 0 { String::new() } else { format!(", {:.0} rows/s of CPU", rows as f64 / cpu.as_secs_f64()) };
         say(&format!("{what}: {:.0} ms, {:.0} ms of CPU{per_s}", wall.as_secs_f64() * 1e3, cpu.as_secs_f64() * 1e3));
     };
+    daemon_on(&left, dir.path());
     let (found, wall, cpu) = timed(|| verify(&left).unwrap());
     report(&format!("verify ({})", found.verdict.as_str()), wall, cpu, found.rows);
     let (opened, wall, cpu) = timed(|| Store::open(&settings(&left)).unwrap());

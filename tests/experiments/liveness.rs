@@ -276,3 +276,142 @@ fn starved() {
     supervisor.end();
     assert_eq!(zombies, 0);
 }
+
+/// Ten times the article's protocol: 1,500 tasks, 500 of each kind, tau 5 s; nothing is compressed.
+#[test]
+fn fifteen_hundred() {
+    if !asked("liveness-1500") {
+        return;
+    }
+    let figures = interlock::bench::liveness::run(true).unwrap();
+    println!(
+        "{} tasks: missed {}, false alarms {}, suspected of the normal ones {}; latest silence {:.1} ms after tau, death \
+         told after {:.3} ms (p50) and {:.3} ms (p99)",
+        figures.tasks,
+        figures.missed,
+        figures.false_alarms,
+        figures.suspected,
+        figures.stuck_detect_after_tau_ms_max,
+        figures.crash_detect_ms_p50,
+        figures.crash_detect_ms_p99,
+    );
+    assert_eq!((figures.missed, figures.false_alarms), (0, 0));
+}
+
+const STOPPED: &str = "INTERLOCK_EXPERIMENT_STOPPED";
+
+/// Not an experiment: the process that is stopped, with 20 workers that beat each second, tau 5 s.
+#[test]
+fn child_that_is_stopped() {
+    if std::env::var_os(STOPPED).is_none() {
+        return;
+    }
+    let (supervisor, notices) = supervisor(Limits { tau: Duration::from_secs(5), ..Limits::default() });
+    let hang = Arc::new(AtomicBool::new(false));
+    for n in 0..20 {
+        let hang = Arc::clone(&hang);
+        spawn(&supervisor, Duration::from_secs(5), move |heart| {
+            while heart.rest(Duration::from_secs(1)) {
+                while n == 0 && hang.load(Ordering::Acquire) && !heart.should_stop() {
+                    std::thread::park_timeout(MS * 100);
+                }
+            }
+            stopped()
+        });
+    }
+    listen(&notices, MS * 3000);
+    println!("\nready");
+    let mut word = String::new();
+    std::io::stdin().read_line(&mut word).unwrap();
+    let heard = listen(&notices, Duration::from_secs(10));
+    let condemned = heard.iter().filter(|notice| matches!(notice.to, Some(State::Zombie | State::Dead))).count();
+    let gaps: Vec<&str> = heard
+        .iter()
+        .filter(|notice| notice.cause == Cause::SupervisorGap)
+        .map(|notice| notice.detail.as_str())
+        .collect();
+    println!("\ncondemned {condemned}; gaps {gaps:?}");
+    let began = Instant::now();
+    hang.store(true, Ordering::Release);
+    let found = loop {
+        let notice = notices.recv_timeout(PATIENCE).unwrap();
+        if notice.to == Some(State::Zombie) {
+            break began.elapsed();
+        }
+    };
+    println!("\nthe next real hang was found after {:.1} s", found.as_secs_f64());
+}
+
+/// SIGSTOP for 60 s, then the process goes on: nobody is condemned, one gap is told, the next hang is found.
+#[test]
+fn sigstop() {
+    if !asked("liveness-sigstop") {
+        return;
+    }
+    use std::io::{BufRead, Write};
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "liveness::child_that_is_stopped", "--nocapture", "--test-threads=1"])
+        .env(STOPPED, "1")
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = std::io::BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+    lines.find(|line| line.contains("ready")).unwrap();
+    let pid = nix::unistd::Pid::from_raw(i32::try_from(child.id()).unwrap());
+    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGSTOP).unwrap();
+    std::thread::park_timeout(Duration::from_secs(crate::asked_count(60)));
+    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGCONT).unwrap();
+    writeln!(child.stdin.take().unwrap(), "go on").unwrap();
+    lines.filter(|line| line.contains("condemned") || line.contains("hang")).for_each(|line| println!("{line}"));
+    assert!(child.wait().unwrap().success());
+}
+
+/// How long each of 200 workers was silent before it was noticed, tau 1 s, scan 0.2 s (the article's 5 s and 1 s,
+/// compressed five times).
+#[test]
+fn bound() {
+    if !asked("liveness-bound") {
+        return;
+    }
+    let (supervisor, notices) = supervisor(Limits { tau: MS * 1000, scan: MS * 200, scans: 2 });
+    let mut stamps: BTreeMap<WorkerKey, Arc<AtomicU64>> = BTreeMap::new();
+    for n in 0..200_u64 {
+        let stamp = Arc::new(AtomicU64::new(0));
+        let last = Arc::clone(&stamp);
+        let key = spawn(&supervisor, MS * 1000, move |heart| {
+            let until = Instant::now() + MS * u32::try_from(n * 7919 % 4000).unwrap();
+            while Instant::now() < until {
+                heart.beat();
+                std::thread::park_timeout(MS * 10);
+            }
+            heart.beat();
+            last.store(sys::clock::now().0, Ordering::Release);
+            while !heart.should_stop() {
+                std::thread::park_timeout(MS * 200);
+            }
+            stopped()
+        });
+        stamps.insert(key, stamp);
+    }
+    let heard = listen(&notices, MS * 7000);
+    let mut late: Vec<f64> = heard
+        .iter()
+        .filter(|notice| notice.from == Some(State::Running) && notice.to == Some(State::Zombie))
+        .filter_map(|notice| Some(notice.at.since(Tick(stamps.get(&notice.key?)?.load(Ordering::Acquire)))))
+        .map(|late| late.as_secs_f64() * 1000.0)
+        .collect();
+    late.sort_by(f64::total_cmp);
+    println!(
+        "{} of 200 found; silent for {:.1} ms (least), {:.1} ms (p50), {:.1} ms (most); the bound is 1000 + 200 + 200",
+        late.len(),
+        late.first().copied().unwrap_or(f64::NAN),
+        late.get(late.len() / 2).copied().unwrap_or(f64::NAN),
+        late.last().copied().unwrap_or(f64::NAN)
+    );
+    supervisor.stop_all().wait(PATIENCE).unwrap();
+    listen(&notices, MS * 1000);
+    supervisor.end();
+    // The stamp is made after the beat, so the least may be below tau by what lies between.
+    assert!(late.len() == 200 && late.last().is_some_and(|most| *most <= 1400.0), "{late:?}");
+}

@@ -2,11 +2,16 @@
 //! only when it is asked for by name: `INTERLOCK_EXPERIMENT=NAME cargo test --release --test experiments -- --nocapture`.
 #![cfg(test)]
 
+mod article;
 mod effects;
 mod evidence;
 mod faults;
+mod learning;
 mod liveness;
+mod mediation;
 mod power;
+mod routes;
+mod understanding;
 
 /// Whether the experiment of this name was asked for.
 fn asked(name: &str) -> bool {

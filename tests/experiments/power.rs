@@ -11,6 +11,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
 use interlock::record::{Row, Stamp, TimeQuality};
+use interlock::store::chain::Algorithm;
 use interlock::store::queue::Entry;
 use interlock::store::read::{self, Query};
 use interlock::store::verify::{Verdict, verify};
@@ -37,7 +38,8 @@ fn settings(state: &Path) -> Settings {
         version: "0.1.0".to_owned(),
         clock,
         // Small, so that segments begin and go within a hundred rows.
-        limits: Limits { segment_len_max: 25_000, log_len_max: 120_000, reserve_len: 16 * 1024 },
+        limits: Limits { segment_len_max: 25_000, log_len_max: 120_000, reserve_len: 16 * 1024, ..Limits::default() },
+        algorithm: Algorithm::default(),
     }
 }
 

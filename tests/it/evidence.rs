@@ -21,6 +21,8 @@ use interlock_domain::time::{Tick, Wall};
 use rusqlite::Connection;
 
 mod faults;
+mod readers;
+mod verb;
 
 /// Nothing in here may take longer than this; whoever waits fails then.
 const DEADLINE: Duration = Duration::from_secs(30);
@@ -41,6 +43,7 @@ fn settings(state: &Path) -> Settings {
         version: "0.1.0".to_owned(),
         clock,
         limits: Limits::default(),
+        algorithm: Algorithm::default(),
     }
 }
 

@@ -10,12 +10,18 @@ use std::fs::OpenOptions;
 use std::io::Write as _;
 use std::path::PathBuf;
 
+mod agent;
 mod causes;
+mod clocks;
 mod daemon;
 mod effects;
 mod evidence;
+mod imports;
+mod limits;
 mod mcp;
 mod modbus;
+mod model;
+mod outputs;
 mod plant;
 mod remedies;
 mod supervision;

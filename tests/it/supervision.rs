@@ -411,11 +411,14 @@ fn beyond_the_bound_nothing_is_started_and_nothing_else_is_harmed() {
     };
     let keys: Vec<WorkerKey> = (0..64).map(|n| world.spawn(TaskSpec::new(format!("w{n}"), ""), rest)).collect();
     assert_eq!(keys[0], WorkerKey { task: TaskId(500), generation: 1 });
-    for _ in 64..100 {
+    for _ in 64..10_000 {
         let refused = world.supervisor.spawn(TaskSpec::new("late", ""), rest).wait(PATIENCE).unwrap();
         assert_eq!(refused, Err(SpawnRefused::TooMany { living: 64, max: 64 }));
     }
-    assert_eq!(world.supervisor.figures().spawn_refused, 36);
+    assert_eq!(world.supervisor.figures().spawn_refused, 10_000 - 64);
+    // The evidence is told when the count has doubled, not ten thousand times.
+    let told = world.notices.try_iter().filter(|notice| notice.cause == Cause::SpawnRefused).count();
+    assert!((10..=14).contains(&told), "{told} notices");
     assert!(world.list().iter().all(|row| row.state == Running));
     // A thread that the system does not give: an impossible stack.
     let world = World::new(settings());

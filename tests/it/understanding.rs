@@ -12,7 +12,7 @@ use interlock_domain::command::definition::{Definition, Slot, SlotKind};
 use interlock_domain::command::resolution::{Outcome, Resolution, SlotValue};
 use interlock_domain::command::template::{Part, Template};
 use interlock_domain::command::understanding::{Learned, Understanding};
-use interlock_domain::learn::gate::{Base, Policy, Proposal, Verdict, review};
+use interlock_domain::learn::gate::{Base, Example, Policy, Proposal, Verdict, review};
 use interlock_domain::risk::Risk;
 use serde_json::Value;
 
@@ -63,7 +63,7 @@ fn said(kind: SlotKind) -> (&'static str, SlotValue) {
         SlotKind::Duration => ("一小时三十分钟", SlotValue::Number(5400.0)),
         SlotKind::Digits => ("幺洞拐", SlotValue::Text("107".to_owned())),
         SlotKind::Zone => ("泵房", SlotValue::Text("泵房".to_owned())),
-        SlotKind::Free => ("某处", SlotValue::Text("某处".to_owned())),
+        SlotKind::List | SlotKind::Free => ("某处", SlotValue::Text("某处".to_owned())),
     }
 }
 
@@ -306,12 +306,13 @@ fn proposal(row: &Value) -> Proposal {
             let patterns: Vec<Template> =
                 texts("patterns").iter().map(|pattern| Template::parse(pattern).expect("compiles")).collect();
             let zoned = patterns.iter().any(|pattern| pattern.slots().contains(&"zone"));
-            let zone = Slot { name: "zone".to_owned(), kind: SlotKind::Zone, required: false };
+            let zone = Slot::of("zone", SlotKind::Zone, false);
             Proposal::New(Box::new(Definition {
                 id: command,
                 text: if row["text"].is_string() { text(row, "text") } else { said }.to_owned(),
                 aliases: texts("aliases"),
                 patterns,
+                fallback: Vec::new(),
                 slots: if zoned { vec![zone] } else { Vec::new() },
                 category: text(row, "category").to_owned(),
                 risk: Risk::from_word(text(row, "risk")).unwrap_or(Risk::Dangerous),
@@ -339,11 +340,14 @@ fn learning_understands_what_was_taught_and_refuses_poison() {
     assert!(before.right >= 38 && before.wrong.is_empty(), "before: {before:?}");
 
     // Every fourth sentence is enough here; the experiment replays all of them.
-    let replay: Vec<String> = rows("dev.jsonl")
+    let replay: Vec<Example> = rows("dev.jsonl")
         .iter()
         .filter(|row| text(row, "kind") != "new_tool")
         .step_by(4)
-        .map(|row| text(row, "query").to_owned())
+        .map(|row| Example {
+            sentence: text(row, "query").to_owned(),
+            means: row["expected_command"].as_str().map(str::to_owned),
+        })
         .collect();
     let mut learned = Learned::default();
     for row in of(&["learn"]) {

@@ -288,6 +288,7 @@ impl Checker {
             | Event::Permitted { .. }
             | Event::Queued { .. }
             | Event::Started { .. }
+            | Event::Examined { .. }
             | Event::LateReport { .. } => {}
         }
     }

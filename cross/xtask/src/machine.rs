@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::Places;
+use crate::{Places, runtime};
 
 /// The independent clients that the tests talk to us with, pinned.
 const CLIENTS: &str = include_str!("../../python-clients.txt");
@@ -46,7 +46,24 @@ pub(crate) fn for_building() -> Result<(), String> {
 /// What the tests need besides; gives back the Python interpreter that has the clients.
 pub(crate) fn for_testing(places: &Places) -> Result<PathBuf, String> {
     bring(&[PYTHON, UNIT_CHECKER])?;
-    clients(&places.target.join("clients"))
+    let python = clients(&places.target.join("clients"))?;
+    model_runtime(places, &python);
+    Ok(python)
+}
+
+/// What the daemon has the model stage from. It runs without, so that this is said and nothing more.
+pub(crate) fn for_running(places: &Places) {
+    let python = bring(&[PYTHON]).and_then(|()| clients(&places.target.join("clients")));
+    match python {
+        Ok(python) => model_runtime(places, &python),
+        Err(why) => println!("set-up: no ONNX Runtime, the model stage is off: {why}"),
+    }
+}
+
+fn model_runtime(places: &Places, python: &Path) {
+    if let Err(why) = runtime::bring(places, python) {
+        println!("set-up: no ONNX Runtime, the model stage is off: {why}");
+    }
 }
 
 fn bring(needs: &[Need]) -> Result<(), String> {
@@ -100,7 +117,7 @@ fn answers(program: &str, arguments: &[&str]) -> bool {
     quiet.is_ok_and(|status| status.success())
 }
 
-fn must(command: &mut Command, hint: &str) -> Result<(), String> {
+pub(crate) fn must(command: &mut Command, hint: &str) -> Result<(), String> {
     let shown = format!("{command:?}").replace('"', "");
     println!("set-up: {shown}");
     match command.stdin(Stdio::null()).status() {

@@ -6,6 +6,7 @@
 //! name and with the reason.
 
 mod machine;
+mod runtime;
 mod steps;
 
 use std::env;
@@ -67,6 +68,7 @@ fn main() -> ExitCode {
 fn run(places: &Places, arguments: &[String]) -> Result<ExitCode, String> {
     use std::os::unix::process::CommandExt;
     machine::for_building()?;
+    machine::for_running(places);
     let built = steps::cargo(places, &["build", "--release", "--bin", "interlock"])?;
     if !built {
         return Ok(ExitCode::FAILURE);

@@ -296,12 +296,13 @@ fn calls(page: &mut String, graph: &Graph, words: &Words) {
         let open = if matches!(word, "done") { "" } else { " open" };
         let _ = write!(
             page,
-            "<details{open}><summary><span class=\"chip {}\">{}</span> <code>{}</code> <b>{}</b> \
-             <span class=\"dim took\">{took}</span></summary><dl>",
+            "<details{open}><summary><span class=\"dim took\">{took}</span><span class=\"chip {}\">{}</span> \
+             <code>{}</code> <b>{}</b> <code class=\"dim brief\">{}</code></summary><dl>",
             colour(word),
             escaped(ending(word, words)),
             escaped(&short(graph, story)),
-            escaped(&story.tool)
+            escaped(&story.tool),
+            escaped(&story.input)
         );
         let mut row = |name: &str, value: &str, class: &str| {
             if !value.is_empty() {

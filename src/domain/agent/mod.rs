@@ -8,6 +8,7 @@
 
 pub mod profile;
 pub mod result;
+pub mod skill;
 #[cfg(test)]
 mod tests;
 

@@ -128,7 +128,37 @@ pub fn parse(bind: &Value) -> Result<Vec<Step>, BadBind> {
     }
 }
 
+/// The steps as [`parse`] reads them.
+#[must_use]
+pub fn written(steps: &[Step]) -> Value {
+    steps.iter().map(Step::written).collect()
+}
+
 impl Step {
+    fn written(&self) -> Value {
+        let mut step = match &self.does {
+            Does::Device { of, by, input } => {
+                let mut step = input.clone();
+                step.insert("device".to_owned(), of.as_str().into());
+                step.insert("by".to_owned(), by.as_str().into());
+                step
+            }
+            Does::Tool { tool, input } => {
+                Map::from_iter([("tool".to_owned(), tool.as_str().into()), ("input".to_owned(), input.clone().into())])
+            }
+        };
+        match &self.when {
+            When::Always => {}
+            When::Said(slot) => {
+                step.insert("if".to_owned(), slot.as_str().into());
+            }
+            When::NotSaid(slot) => {
+                step.insert("unless".to_owned(), slot.as_str().into());
+            }
+        }
+        Value::Object(step)
+    }
+
     fn parse(step: &Map<String, Value>) -> Result<Step, BadBind> {
         const KEYS: [&str; 9] = ["device", "by", "action", "point", "value", "tool", "input", "if", "unless"];
         if let Some(key) = step.keys().find(|key| !KEYS.contains(&key.as_str())) {

@@ -4,20 +4,21 @@
 //! answers with a [`Step`], and whoever owns it obeys and comes back. A tie is a question to the person, never a
 //! guess.
 
+use super::asking;
 use super::compound;
 use super::decide;
+use super::grams;
 use super::hazard::{self, Hazard};
 use super::lexicon;
 use super::pattern::By;
 use super::resolution::{Candidate, HazardKind, Likeness, Outcome, Passage, Refused, Resolution, Stage};
 use super::understanding::Understanding;
-use super::utterance::Utterance;
+use super::utterance::{self, Utterance};
+use super::vote;
 use crate::risk::Risk;
 
 /// Candidates named in a question to a person.
 pub const CANDIDATES_MAX: usize = 3;
-/// A label of the model below this is no vote.
-const MODEL_SURE: f32 = 0.95;
 
 /// Which stages may take part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,8 +60,8 @@ impl Stages {
 /// What the owner of a walk has to do next.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Step {
-    /// Classify this text, and come back with [`Walk::classified`].
-    Classify(String),
+    /// Classify the utterance of these grams (`command::grams`), and come back with [`Walk::classified`].
+    Classify(Vec<i32>),
     /// Find passages for this question, and come back with [`Walk::retrieved`].
     Retrieve(String),
     /// That is the answer.
@@ -70,7 +71,8 @@ pub enum Step {
 /// One utterance on its way through the stages.
 pub struct Walk<'a> {
     understanding: &'a Understanding,
-    text: String,
+    /// [`None`] when nothing, or far too much, was said.
+    utterance: Option<Utterance>,
     stages: Stages,
     /// What the pure stages found; the later ones can only fill what they left open.
     found: Resolution,
@@ -82,57 +84,83 @@ impl<'a> Walk<'a> {
     /// Begins with what a recogniser wrote.
     #[must_use]
     pub fn new(understanding: &'a Understanding, text: &str, stages: Stages) -> Walk<'a> {
-        let (text, found) = match Utterance::read(text, &understanding.sounds) {
-            Ok(utterance) => (utterance.text(), resolve(understanding, &utterance, stages)),
-            Err(_) => (String::new(), Resolution::rejected(Refused::NoUtterance)),
+        let (utterance, found) = match Utterance::read(text, &understanding.sounds) {
+            Ok(utterance) => {
+                let found = resolve(understanding, &utterance, stages);
+                (Some(utterance), found)
+            }
+            Err(_) => (None, Resolution::rejected(Refused::NoUtterance)),
         };
-        Walk { understanding, text, stages, found, classified: false, retrieved: false }
+        Walk { understanding, utterance, stages, found, classified: false, retrieved: false }
     }
 
     /// What is to be done next.
     #[must_use]
     pub fn next(&self) -> Step {
+        let done = || Step::Done(self.found.clone());
+        let Some(utterance) = &self.utterance else { return done() };
+        // A stage that is off, or has had its turn, is passed over.
+        let classify = || {
+            let grams =
+                if self.stages.model && !self.classified { grams::grams(&utterance.text()) } else { Vec::new() };
+            (!grams.is_empty()).then_some(Step::Classify(grams))
+        };
+        let retrieve = || {
+            let asked = self.stages.knowledge && !self.retrieved && asking::asks(utterance, &self.understanding.sounds);
+            asked.then(|| Step::Retrieve(utterance.text()))
+        };
+        if vote::is_doubtful(self.understanding, &self.found)
+            && let Some(step) = classify()
+        {
+            return step;
+        }
         match &self.found.outcome {
-            Outcome::Rejected(Refused::NoCommand) if self.stages.model && !self.classified => {
-                Step::Classify(self.text.clone())
-            }
-            Outcome::Rejected(Refused::NoCommand | Refused::Hazard(_)) if self.stages.knowledge && !self.retrieved => {
-                Step::Retrieve(self.text.clone())
+            Outcome::Rejected(Refused::NoCommand) => classify().or_else(retrieve).unwrap_or_else(done),
+            Outcome::Rejected(Refused::Hazard(HazardKind::Question | HazardKind::Condition)) => {
+                retrieve().unwrap_or_else(done)
             }
             Outcome::Command(_)
             | Outcome::Incomplete { .. }
             | Outcome::Sequence(_)
             | Outcome::Knowledge
             | Outcome::Ambiguous
-            | Outcome::Rejected(_) => Step::Done(self.found.clone()),
+            | Outcome::Rejected(_) => done(),
         }
     }
 
     /// What each stage saw, for a person: a line a fact.
     #[must_use]
     pub fn explain(&self) -> String {
-        match Utterance::read(&self.text, &self.understanding.sounds) {
-            Ok(utterance) => explain(self.understanding, &utterance),
-            Err(_) => "utterance: none\n".to_owned(),
+        match &self.utterance {
+            Some(utterance) => explain(self.understanding, utterance),
+            None => "utterance: none\n".to_owned(),
         }
     }
 
-    /// The labels of the classifier, best first. They can name a command that only reads; anything that acts stays
-    /// a question to the person.
+    /// The labels of the classifier, best first; none when it did not answer. See [`super::vote`] for what they can do.
     pub fn classified(&mut self, labels: &[Candidate]) {
         self.classified = true;
-        let Some(best) = labels.first().filter(|best| best.confidence >= MODEL_SURE) else { return };
-        let Some(number) = self.understanding.commands.list.iter().position(|command| command.id == best.command)
-        else {
+        let Some(utterance) = &self.utterance else { return };
+        if self.found.command().is_some() {
+            if let Some(question) = vote::doubted(self.understanding, &self.found, labels) {
+                self.found = question;
+            }
             return;
-        };
-        self.found.stage = Stage::Model;
-        self.found.confidence = best.confidence;
-        self.found.candidates = labels.iter().take(CANDIDATES_MAX).cloned().collect();
-        self.found.outcome = match self.understanding.commands.list[number].risk {
-            Risk::Read => self.understanding.outcome(number, Default::default(), Likeness::Near),
-            Risk::Operate | Risk::Dangerous => Outcome::Ambiguous,
-        };
+        }
+        match vote::lifted(self.understanding, utterance, labels) {
+            Some(found) => self.found = found,
+            None => {
+                // What may have been meant is asked about: the classifier's labels, then the nearest readings.
+                let mut nearest = vote::worth_asking(self.understanding, labels);
+                let known = |nearest: &[Candidate], one: &Candidate| nearest.iter().any(|n| n.command == one.command);
+                for one in std::mem::take(&mut self.found.candidates) {
+                    if nearest.len() < CANDIDATES_MAX && !known(&nearest, &one) {
+                        nearest.push(one);
+                    }
+                }
+                self.found.candidates = nearest;
+            }
+        }
     }
 
     /// The passages that were found, best first; none when the question is not of this plant.
@@ -195,10 +223,13 @@ fn by_template(
     // A question mark makes a question of any command; asking for a value already is one.
     found.retain(|found| !utterance.asked || commands.list[found.command].risk == Risk::Read);
     if by == By::Sound {
-        // A hazard is none when its one character was misheard and is a syllable of the phrase (水甭 for 水泵).
+        // A hazard is none when its one character was misheard and is a syllable of the phrase (水甭 for 水泵), or when
+        // the phrase itself is written with it (不用吹了 stops a fan).
         found.retain(|found| {
             hazards.iter().all(|hazard| {
+                let own = utterance::mask(hazard.end) & !utterance::mask(hazard.start);
                 (hazard.soft && commands.list[found.command].risk == Risk::Read)
+                    || (hazard.end <= utterance.chars.len() && found.written_at & own == own)
                     || (hazard.end - hazard.start == 1 && found.misheard_at & (1 << hazard.start) != 0)
             })
         });
@@ -213,8 +244,13 @@ fn by_template(
         By::Character => (Stage::Pattern, Likeness::Pattern),
         By::Sound => (Stage::Pinyin, Likeness::Sound),
     };
-    let least = found.iter().map(|found| found.misheard).min()?;
-    found.retain(|found| found.misheard == least);
+    let least = found.iter().map(|found| (found.misheard, found.fallback, found.free)).min()?;
+    found.retain(|found| (found.misheard, found.fallback, found.free) == least);
+    if commands.first_wins && found.iter().all(|found| commands.list[found.command].risk != Risk::Dangerous) {
+        // What the set asks for: most of it written out, then the first of the file.
+        let first = found.iter().min_by_key(|found| (found.captured, found.command)).cloned();
+        found = first.into_iter().collect();
+    }
     let candidates: Vec<Candidate> = found
         .iter()
         .take(CANDIDATES_MAX)
@@ -226,6 +262,17 @@ fn by_template(
         None => return None,
     };
     Some(Resolution { outcome, stage, confidence: 1.0, candidates, passages: Vec::new() })
+}
+
+/// Every command that a template says with the whole of the utterance, by character or by sound.
+pub(super) fn resolved_by_template(understanding: &Understanding, utterance: &Utterance) -> Vec<String> {
+    let commands = &understanding.commands;
+    let span = (0, utterance.chars.len());
+    let found =
+        understanding.patterns.find(utterance, span, By::Sound, &commands.list, &commands.zones, &understanding.sounds);
+    // A text that fits anything is no phrase of its own.
+    let written = found.into_iter().filter(|found| found.free == 0);
+    written.map(|found| commands.list[found.command].id.clone()).collect()
 }
 
 /// Shortest utterance that may reach a dangerous command by sound alone, in characters.
@@ -245,6 +292,56 @@ fn explain(understanding: &Understanding, utterance: &Utterance) -> String {
         let said = if hazard.start < utterance.chars.len() { part(hazard.start, hazard.end) } else { "?".to_owned() };
         lines.push_str(&format!("hazard: {said} ({}{soft})\n", hazard.kind));
     }
+    for (name, by) in [("pattern", By::Character), ("sound", By::Sound)] {
+        lines.push_str(&format!("{name}: {}\n", templates(understanding, utterance, &spans, by)));
+    }
+    let parts = match compound::resolve(understanding, utterance, Stages::PURE).map(|found| found.outcome) {
+        None => "one sentence".to_owned(),
+        Some(Outcome::Sequence(several)) => {
+            several.iter().map(|one| one.command.as_str()).collect::<Vec<_>>().join(", then ")
+        }
+        Some(Outcome::Command(one) | Outcome::Incomplete { understood: one, .. }) => {
+            format!("takes itself back: {}", one.command)
+        }
+        Some(Outcome::Knowledge | Outcome::Ambiguous | Outcome::Rejected(_)) => "takes itself back".to_owned(),
+    };
+    lines.push_str(&format!("parts: {parts}\n"));
     lines.push_str(&decide::explain(understanding, utterance, &hazard::hazards(&understanding.rules, utterance)));
+    let found = resolve(understanding, utterance, Stages::PURE);
+    let what = match &found.outcome {
+        Outcome::Command(one) => format!("command {}", one.command),
+        Outcome::Incomplete { understood, missing } => format!("{} lacks {}", understood.command, missing.join(", ")),
+        Outcome::Sequence(several) => format!("{} commands", several.len()),
+        Outcome::Knowledge => "knowledge".to_owned(),
+        Outcome::Ambiguous => "a question to the speaker".to_owned(),
+        Outcome::Rejected(Refused::Hazard(kind)) => format!("nothing, kept back by a {kind}"),
+        Outcome::Rejected(Refused::NoCommand) => "nothing".to_owned(),
+        Outcome::Rejected(Refused::NoUtterance) => "no utterance".to_owned(),
+    };
+    lines.push_str(&format!("decided: {what} (stage {})\n", found.stage.name()));
     lines
+}
+
+/// The templates that fit one of the spans, with what was misheard.
+fn templates(understanding: &Understanding, utterance: &Utterance, spans: &[(usize, usize)], by: By) -> String {
+    let set = &understanding.commands;
+    let all = spans.iter().flat_map(|span| {
+        understanding.patterns.find(utterance, *span, by, &set.list, &set.zones, &understanding.sounds)
+    });
+    let mut shown: Vec<String> = Vec::new();
+    for found in all {
+        let misheard: String = utterance
+            .chars
+            .iter()
+            .enumerate()
+            .filter(|(at, _)| found.misheard_at & (1 << at) != 0)
+            .map(|(_, heard)| heard)
+            .collect();
+        let only_sounds = if misheard.is_empty() { String::new() } else { format!(" ({misheard} only sounds right)") };
+        let one = format!("{}{only_sounds}", set.list[found.command].id);
+        if shown.len() < CANDIDATES_MAX && !shown.contains(&one) {
+            shown.push(one);
+        }
+    }
+    if shown.is_empty() { "no template fits".to_owned() } else { shown.join(", ") }
 }

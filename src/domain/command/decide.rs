@@ -8,7 +8,8 @@ use super::frame::{FAR, Frame};
 use super::hazard::Hazard;
 use super::lattice;
 use super::resolution::{Candidate, Likeness, Outcome, Refused, Resolution, Stage};
-use super::score::{Grid, Reading, Role, Scene};
+use super::score::{Grid, Reading, Role, Scene, Step};
+use super::sound::SAME_SOUND;
 use super::understanding::Understanding;
 use super::utterance::Utterance;
 use crate::risk::Risk;
@@ -25,13 +26,45 @@ pub struct Thresholds {
     pub dangerous: f32,
     /// Between the best command and the next.
     pub margin: f32,
+    /// The same when the best acts and something of it was misheard.
+    pub margin_heard: f32,
     /// The same when the best is dangerous.
     pub margin_dangerous: f32,
+    /// How sure the classifier must be, 0 to 1, to lift a reading of a command that only reads, and how much that
+    /// reading may cost.
+    pub vote_read: f32,
+    /// See [`Thresholds::vote_read`].
+    pub lift_read: f32,
+    /// The same for a command that acts. None is dangerous: those are never lifted.
+    pub vote_operate: f32,
+    /// See [`Thresholds::vote_operate`].
+    pub lift_operate: f32,
+    /// How far an utterance without a reading may be from a phrase of the command, in hundredths of a character.
+    pub lift_form: u32,
+    /// A command that was found by words and sounds with less confidence than this, 0 to 1, is held against the
+    /// classifier.
+    pub doubt_below: f32,
+    /// How sure the classifier must be of something else to make a question of it.
+    pub doubt_sure: f32,
 }
 
 impl Default for Thresholds {
     fn default() -> Thresholds {
-        Thresholds { read: 32.0, operate: 28.0, dangerous: 15.0, margin: 3.0, margin_dangerous: 6.0 }
+        Thresholds {
+            read: 32.0,
+            operate: 28.0,
+            dangerous: 15.0,
+            margin: 3.0,
+            margin_heard: 5.0,
+            margin_dangerous: 6.0,
+            vote_read: 0.7,
+            lift_read: 62.0,
+            vote_operate: 0.8,
+            lift_operate: 62.0,
+            lift_form: 40,
+            doubt_below: 0.8,
+            doubt_sure: 0.8,
+        }
     }
 }
 
@@ -79,12 +112,25 @@ pub(super) fn decide(understanding: &Understanding, utterance: &Utterance, hazar
     if best.left_over {
         return resolution(Outcome::Ambiguous, sure(best.cost));
     }
-    let margin = if risk == Risk::Dangerous { limits.margin_dangerous } else { limits.margin };
+    let margin = margin(best, risk, limits);
     if free.any(|other| other.cost - best.cost < margin) {
         return resolution(Outcome::Ambiguous, sure(best.cost));
     }
     let likeness = Likeness::Near;
     resolution(understanding.outcome(best.command, best.slots.clone(), likeness), sure(best.cost))
+}
+
+fn is_core(step: &Step) -> bool {
+    matches!(step.role, Role::Need | Role::Verb | Role::Both)
+}
+
+/// How much better than the next command a reading must be.
+fn margin(best: &Reading, risk: Risk, limits: &Thresholds) -> f32 {
+    match risk {
+        Risk::Dangerous => limits.margin_dangerous,
+        Risk::Operate if !best.exact => limits.margin_heard,
+        Risk::Operate | Risk::Read => limits.margin,
+    }
 }
 
 fn sure(cost: f32) -> f32 {
@@ -100,12 +146,29 @@ fn acceptable(reading: &Reading, risk: Risk, utterance: &Utterance, limits: &Thr
         Risk::Operate => reading.cost <= limits.operate,
         Risk::Dangerous => {
             reading.cost <= limits.dangerous
+                && !reading.path.iter().any(far_heard)
                 && (reading.verb || reading.exact)
                 && reading.whole
                 && !reading.half
                 && (reading.verb_exact || utterance.chars.len() >= HALF_LEN_MIN)
         }
     }
+}
+
+/// A word of a dangerous command may sound the same, with one regional confusion in it; 防火门 is not 防护门.
+fn far_heard(step: &Step) -> bool {
+    let syllables = u16::from(step.end - step.start);
+    is_core(step) && !step.exact && step.cost > syllables * u16::from(SAME_SOUND) + REGIONAL
+}
+
+/// What the dearest regional confusion (f and h, r and l) adds to a word, in hundredths of a syllable.
+const REGIONAL: u16 = 20;
+
+/// The readings of an utterance, best first, for a stage that has none yet.
+pub(super) fn all_readings(understanding: &Understanding, utterance: &Utterance, hazards: &[Hazard]) -> Vec<Reading> {
+    let mut found = Vec::new();
+    lattice::find(&understanding.words, utterance, &understanding.sounds, &mut found);
+    readings(understanding, utterance, hazards, &mut found)
 }
 
 /// The readings of all frames that the words allow, best first, one for each command.
@@ -162,6 +225,29 @@ fn readings(
     readings.sort_by(|a, b| a.cost.total_cmp(&b.cost).then(a.command.cmp(&b.command)));
     readings.truncate(READINGS_MAX);
     readings
+}
+
+/// Other commands than `own` whose reading of the utterance would be taken and is nearer than the margin, and by how
+/// much `own` is ahead of each.
+pub(super) fn too_near(
+    understanding: &Understanding,
+    utterance: &Utterance,
+    hazards: &[Hazard],
+    own: &str,
+) -> Vec<(String, f32)> {
+    let mut found = Vec::new();
+    lattice::find(&understanding.words, utterance, &understanding.sounds, &mut found);
+    let readings = readings(understanding, utterance, hazards, &mut found);
+    let commands = &understanding.commands.list;
+    let limits = &understanding.thresholds;
+    let ahead = readings.iter().find(|reading| commands[reading.command].id == own).map_or(0.0, |reading| reading.cost);
+    let others = readings.iter().filter(|reading| reading.hazard.is_none() && commands[reading.command].id != own);
+    let near = others.filter(|reading| {
+        let risk = commands[reading.command].risk;
+        let margin = if risk == Risk::Dangerous { limits.margin_dangerous } else { limits.margin };
+        acceptable(reading, risk, utterance, limits) && reading.cost - ahead < margin
+    });
+    near.map(|reading| (commands[reading.command].id.clone(), (reading.cost - ahead).max(0.0))).collect()
 }
 
 /// A sentence of known words that does not say enough: 启动, 温度多少, 打开一号. The person is asked which is meant.
@@ -230,10 +316,21 @@ const PARTIAL_FRAMES_MAX: usize = 2000;
 
 /// The best readings, for a person.
 pub(super) fn explain(understanding: &Understanding, utterance: &Utterance, hazards: &[Hazard]) -> String {
-    let mut found = Vec::new();
-    lattice::find(&understanding.words, utterance, &understanding.sounds, &mut found);
-    let readings = readings(understanding, utterance, hazards, &mut found);
+    let readings = all_readings(understanding, utterance, hazards);
     let mut lines = String::new();
+    let mut free = readings.iter().filter(|reading| reading.hazard.is_none());
+    if let (Some(best), Some(next)) = (free.next(), free.next()) {
+        let commands = &understanding.commands.list;
+        let risk = commands[best.command].risk;
+        let limits = &understanding.thresholds;
+        let margin = margin(best, risk, limits);
+        lines.push_str(&format!(
+            "runner-up: {} is {:.1} behind {}; {margin:.1} is enough\n",
+            commands[next.command].id,
+            next.cost - best.cost,
+            commands[best.command].id,
+        ));
+    }
     for reading in readings.iter().take(CANDIDATES_MAX) {
         let id = &understanding.commands.list[reading.command].id;
         lines.push_str(&format!("reading: {id} at {:.1}", reading.cost));
@@ -283,7 +380,8 @@ mod tests {
             text: text.to_owned(),
             aliases: Vec::new(),
             patterns: vec![Template::parse(pattern).expect("compiles")],
-            slots: vec![Slot { name: "device".to_owned(), kind: SlotKind::DeviceNo, required: false }],
+            fallback: Vec::new(),
+            slots: vec![Slot::of("device", SlotKind::DeviceNo, false)],
             category: "plant".to_owned(),
             risk,
             protective: false,
@@ -313,7 +411,7 @@ mod tests {
             ..Lexicon::default()
         };
         let confusions = Confusions { other: 60, ..Confusions::default() };
-        Understanding::compile(Commands { zones: Vec::new(), list }, &lexicon, &confusions)
+        Understanding::compile(Commands { list, ..Commands::default() }, &lexicon, &confusions)
     }
 
     fn check(text: &str, expected: &str) {

@@ -12,6 +12,9 @@ use crate::risk::Risk;
 pub struct Commands {
     /// Names of places; what a slot of type `zone` may hold.
     pub zones: Vec<String>,
+    /// Of two commands that templates say alike the first of the file is meant, as Home Assistant has it; else the person
+    /// is asked. Never where one of them is dangerous.
+    pub first_wins: bool,
     /// The commands.
     pub list: Vec<Definition>,
 }
@@ -27,6 +30,9 @@ pub struct Definition {
     pub aliases: Vec<String>,
     /// Templates with slots.
     pub patterns: Vec<Template>,
+    /// Templates that count only where no template of another command fits: what an imported set says of things that
+    /// only its home knows (打开 unlocks, if it is a lock).
+    pub fallback: Vec<Template>,
     /// Its slots.
     pub slots: Vec<Slot>,
     /// The trade it belongs to (`pump`, `substation`, ...); empty where the file gives none.
@@ -56,6 +62,25 @@ pub struct Slot {
     pub kind: SlotKind,
     /// Without it the command is incomplete, and the person is asked.
     pub required: bool,
+    /// What a [`SlotKind::List`] may hold; empty for every other kind.
+    pub values: Vec<Listed>,
+}
+
+impl Slot {
+    /// A slot without a list.
+    #[must_use]
+    pub fn of(name: &str, kind: SlotKind, required: bool) -> Slot {
+        Slot { name: name.to_owned(), kind, required, values: Vec::new() }
+    }
+}
+
+/// A value of a list: how it is said, and what the slot holds then.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listed {
+    /// How it is said.
+    pub said: String,
+    /// What it stands for.
+    pub value: String,
 }
 
 /// The type of a slot.
@@ -73,26 +98,46 @@ pub enum SlotKind {
     Digits,
     /// One of the zones of the set.
     Zone,
+    /// One of the values that the slot lists.
+    List,
     /// Any short text, where the set gives no list (imported sets only).
     Free,
 }
 
 impl SlotKind {
+    /// Every kind.
+    pub const ALL: [SlotKind; 8] = [
+        SlotKind::DeviceNo,
+        SlotKind::Number,
+        SlotKind::Percent,
+        SlotKind::Duration,
+        SlotKind::Digits,
+        SlotKind::Zone,
+        SlotKind::List,
+        SlotKind::Free,
+    ];
+
     /// The name of the type in a command set.
     #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            SlotKind::DeviceNo => "device_no",
+            SlotKind::Number => "number",
+            SlotKind::Percent => "percent",
+            SlotKind::Duration => "duration_s",
+            SlotKind::Digits => "digits",
+            SlotKind::Zone => "zone",
+            SlotKind::List => "list",
+            SlotKind::Free => "text",
+        }
+    }
+
+    /// The type of this name.
+    #[must_use]
     pub fn parse(name: &str) -> Option<SlotKind> {
-        Some(match name {
-            "device_no" => SlotKind::DeviceNo,
-            "number" => SlotKind::Number,
-            "percent" => SlotKind::Percent,
-            "duration_s" => SlotKind::Duration,
-            "digits" => SlotKind::Digits,
-            "zone" => SlotKind::Zone,
-            "text" => SlotKind::Free,
-            _ => return None,
-        })
+        SlotKind::ALL.into_iter().find(|kind| kind.name() == name)
     }
 
     /// All names that [`SlotKind::parse`] knows, for a hint.
-    pub const NAMES: &'static str = "device_no, number, percent, duration_s, digits, zone, text";
+    pub const NAMES: &'static str = "device_no, number, percent, duration_s, digits, zone, list, text";
 }

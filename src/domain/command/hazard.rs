@@ -172,7 +172,9 @@ fn word(chars: &[char], at: usize, listed: Option<&Rule>) -> Option<(usize, Haza
         // 先停再启: an order of two acts.
         '再' if chars[..at].contains(&'先') => Some((1, HazardKind::Several, false)),
         // 满了再启动; but 再启动一次 only says again.
-        '再' if before.is_some_and(|ch| "了完好后时候毕度米下".contains(ch)) => Some((1, Deferral, false)),
+        '再' if before.is_some_and(|ch| "了完好后时候毕度米下来".contains(ch)) => {
+            Some((1, Deferral, false))
+        }
         // 超过八十度就停; at the beginning it fills.
         '就' if at > 0 && !before.is_some_and(|ch| "那这现赶早马".contains(ch)) => Some((1, Condition, false)),
         '才' => Some((1, Condition, false)),
@@ -231,7 +233,7 @@ const HAZARDS: &[(&str, HazardKind, bool)] = &[
     ),
     (
         "如果 要是 假如 假设 假使 倘若 若是 若要 万一 一旦 只要 只有 除非 的话 的时候 时候 之前 之后 以前 以后 \
-         超过 低于 高于 大于 小于 达到 到达后 等到 当温 当压 当液 一到 每次 每当 每天 每隔 凡是 无论 不管 才能 \
+         到齐 齐了 降下来 升上来 降下去 涨上来 掉下来 超过 低于 高于 大于 小于 达到 到达后 等到 当温 当压 当液 一到 每次 每当 每天 每隔 凡是 无论 不管 才能 \
          才可以 之际 前提 期间 直到 满足",
         HazardKind::Condition,
         false,

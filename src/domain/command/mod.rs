@@ -4,12 +4,15 @@
 //! anything is matched ([`hazard`]), and no stage may execute what it mentions. Nothing here does I/O or waits:
 //! [`cascade`] is the conductor, and answers with a step for its owner to carry out.
 
+mod asking;
 pub mod bind;
 pub mod cascade;
 mod compound;
+pub mod conflict;
 pub mod decide;
 pub mod definition;
 mod frame;
+pub mod grams;
 pub mod hazard;
 mod lattice;
 pub mod lexicon;
@@ -21,4 +24,5 @@ pub mod sound;
 pub mod template;
 pub mod understanding;
 pub mod utterance;
+pub mod vote;
 mod words;

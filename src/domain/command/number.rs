@@ -78,6 +78,13 @@ pub fn digits(chars: &[char], amount: &Amount) -> String {
     }
 }
 
+/// The number that begins at `at` without looking at its unit, and one past its last character: the 5 of 5分钟.
+#[must_use]
+pub fn bare_at(chars: &[char], at: usize) -> Option<(f64, usize)> {
+    let (value, len, _) = bare(chars.get(at..)?)?;
+    Some((value, at + len))
+}
+
 fn digit(ch: char) -> Option<u8> {
     Some(match ch {
         '0'..='9' => ch as u8 - b'0',

@@ -6,12 +6,12 @@
 
 use std::collections::BTreeMap;
 
-use super::definition::{Definition, SlotKind};
+use super::definition::{Definition, Listed, Slot, SlotKind};
 use super::number::{self, Measure};
 use super::resolution::{SlotValue, Slots};
 use super::sound::{NO_SYLLABLE, READINGS_MAX, Sounds};
 use super::template::{Part, Template};
-use super::utterance::Utterance;
+use super::utterance::{Utterance, normal};
 
 /// Steps that one program may take on one utterance. Templates have no loops, but nested options multiply; a
 /// template that needs more is not a sentence.
@@ -19,7 +19,7 @@ const STEPS_MAX: u32 = 4000;
 /// Slots that one match can fill.
 const CAPTURES_MAX: usize = 8;
 /// Longest text that a free slot may take.
-const FREE_LEN_MAX: usize = 12;
+const FREE_LEN_MAX: usize = ENDS_MAX;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Op {
@@ -47,6 +47,7 @@ pub struct Patterns {
 struct Program {
     start: u32,
     command: u32,
+    fallback: bool,
 }
 
 /// A match of a whole utterance.
@@ -60,6 +61,14 @@ pub struct Match {
     pub misheard: usize,
     /// Which: bit i for character i.
     pub misheard_at: u64,
+    /// Which are written in the template just so.
+    pub written_at: u64,
+    /// It fits only a template that stands behind those of all others.
+    pub fallback: bool,
+    /// How many characters stand in slots that take any text: what is written out says more than what fits anything.
+    pub free: usize,
+    /// How many characters stand in slots.
+    pub captured: usize,
 }
 
 /// May characters differ that sound the same?
@@ -70,6 +79,10 @@ pub enum By {
     /// Yes.
     Sound,
 }
+
+/// Ends of one value that are tried: the longest list entry and the shorter ones it begins with, or each length of a
+/// free text.
+const ENDS_MAX: usize = 12;
 
 /// A captured slot: its number, from, to.
 type Captures = ([(u16, u8, u8); CAPTURES_MAX], usize);
@@ -83,9 +96,11 @@ impl Patterns {
         for (number, command) in commands.iter().enumerate() {
             let literals = std::iter::once(&command.text).chain(&command.aliases).map(|text| Template::literal(text));
             let learned = phrases.iter().filter(|(_, id)| *id == command.id).map(|(text, _)| Template::literal(text));
-            for template in literals.chain(command.patterns.iter().cloned()).chain(learned) {
+            let own = literals.chain(command.patterns.iter().cloned()).chain(learned).map(|template| (template, false));
+            for (template, fallback) in own.chain(command.fallback.iter().map(|template| (template.clone(), true))) {
                 let program = at_u32(patterns.programs.len());
-                patterns.programs.push(Program { start: at_u32(patterns.ops.len()), command: at_u32(number) });
+                let start = at_u32(patterns.ops.len());
+                patterns.programs.push(Program { start, command: at_u32(number), fallback });
                 patterns.emit(&template.parts, command);
                 patterns.ops.push(Op::Accept);
                 let mut keys = Vec::new();
@@ -114,7 +129,7 @@ impl Patterns {
     fn emit(&mut self, parts: &[Part], command: &Definition) {
         for part in parts {
             match part {
-                Part::Text(text) => self.ops.extend(text.chars().flat_map(char::to_lowercase).map(Op::Char)),
+                Part::Text(text) => self.ops.extend(text.chars().map(normal).map(Op::Char)),
                 Part::Slot(name) => {
                     let slot = command.slots.iter().position(|slot| slot.name == *name).unwrap_or(usize::MAX);
                     self.ops.push(Op::Slot(u16::try_from(slot).unwrap_or(u16::MAX)));
@@ -177,6 +192,7 @@ impl Patterns {
                 steps: 0,
                 misheard: 0,
                 misheard_at: 0,
+                written_at: 0,
             };
             let mut captures: Captures = ([(0, 0, 0); CAPTURES_MAX], 0);
             if !run.step(program.start as usize, start, &mut captures) {
@@ -187,9 +203,18 @@ impl Patterns {
                 slots: fill(&captures, utterance, command, zones),
                 misheard: run.misheard,
                 misheard_at: run.misheard_at,
+                written_at: run.written_at,
+                fallback: program.fallback,
+                free: free(&captures, command),
+                captured: captures.0[..captures.1].iter().map(|(_, start, end)| usize::from(end - start)).sum(),
             };
             match found.iter_mut().find(|other| other.command == matched.command) {
-                Some(other) if other.misheard > matched.misheard => *other = matched,
+                Some(other)
+                    if (other.misheard, other.fallback, other.free, other.captured)
+                        > (matched.misheard, matched.fallback, matched.free, matched.captured) =>
+                {
+                    *other = matched;
+                }
                 Some(_) => {}
                 None => found.push(matched),
             }
@@ -249,8 +274,8 @@ fn pair(a: u32, b: u32) -> u32 {
 
 /// Sets of pieces, of each of which every sentence of `parts` contains at least one.
 fn piece_sets(parts: &[Part], sounds: &Sounds, into: &mut Vec<Vec<u32>>) {
-    let sound = |ch: char| match sounds.usual(ch) {
-        NO_SYLLABLE => letter(ch.to_lowercase().next().unwrap_or(ch)),
+    let sound = |ch: char| match sounds.usual(normal(ch)) {
+        NO_SYLLABLE => letter(normal(ch)),
         syllable => u32::from(syllable),
     };
     for part in parts {
@@ -292,11 +317,12 @@ struct Run<'a> {
     steps: u32,
     misheard: usize,
     misheard_at: u64,
+    written_at: u64,
 }
 
 impl Run<'_> {
     fn step(&mut self, mut pc: usize, mut at: usize, captures: &mut Captures) -> bool {
-        let (misheard, misheard_at) = (self.misheard, self.misheard_at);
+        let before = (self.misheard, self.misheard_at, self.written_at);
         loop {
             self.steps += 1;
             if self.steps > STEPS_MAX {
@@ -328,9 +354,11 @@ impl Run<'_> {
                 Op::Slot(slot) => {
                     let held = captures.1;
                     let kind = self.command.slots.get(usize::from(slot)).map(|slot| slot.kind);
-                    let ends = kind.map_or(([0; 3], 0), |kind| self.slot_ends(kind, at));
+                    let ends = kind.map_or(([0; ENDS_MAX], 0), |kind| self.slot_ends(kind, slot, at));
                     for stop in &ends.0[..ends.1] {
                         captures.1 = held;
+                        let before = (self.misheard, self.misheard_at);
+                        self.mishear(slot, at, *stop);
                         if held < CAPTURES_MAX {
                             captures.0[held] = (slot, small(at), small(*stop));
                             captures.1 = held + 1;
@@ -338,18 +366,20 @@ impl Run<'_> {
                         if self.step(pc + 1, *stop, captures) {
                             return true;
                         }
+                        (self.misheard, self.misheard_at) = before;
                     }
                     captures.1 = held;
                     break;
                 }
             }
         }
-        (self.misheard, self.misheard_at) = (misheard, misheard_at);
+        (self.misheard, self.misheard_at, self.written_at) = before;
         false
     }
 
     fn same(&mut self, at: usize, expected: char) -> bool {
         if self.utterance.chars[at] == expected {
+            self.written_at |= 1 << at;
             return true;
         }
         if self.by == By::Character {
@@ -362,29 +392,54 @@ impl Run<'_> {
         same
     }
 
-    /// Where a value of this kind that begins at `at` may end: at most three places.
-    fn slot_ends(&mut self, kind: SlotKind, at: usize) -> ([usize; 3], usize) {
-        let mut ends = ([0; 3], 0);
+    /// Counts the characters from `at` to `stop` that only sound like the listed value that they say.
+    fn mishear(&mut self, slot: u16, at: usize, stop: usize) {
+        let Some(slot) = self.command.slots.get(usize::from(slot)) else { return };
+        let zones = if slot.kind == SlotKind::Zone { self.zones } else { &[] };
+        if self.by == By::Character || !matches!(slot.kind, SlotKind::Zone | SlotKind::List) {
+            return;
+        }
+        let unlike = |said: &String| {
+            let heard = self.utterance.chars[at..stop].iter().enumerate();
+            let said = said.chars().map(normal);
+            heard.zip(said).filter(|((_, a), b)| **a != *b).fold(0_u64, |bits, ((n, _), _)| bits | 1 << (at + n))
+        };
+        let values = zones.iter().chain(slot.values.iter().map(|listed| &listed.said));
+        let fitting = values.filter(|said| said.chars().count() == stop - at).map(unlike);
+        if let Some(bits) = fitting.min_by_key(|bits| bits.count_ones()) {
+            self.misheard += bits.count_ones() as usize;
+            self.misheard_at |= bits;
+        }
+    }
+
+    /// Does the character at `at` say `expected`, or sound like it where that counts?
+    fn could_be(&self, at: usize, expected: char) -> bool {
+        let (heard, expected) = (self.utterance.chars[at], normal(expected));
+        let syllable = self.sounds.usual(expected);
+        heard == expected
+            || (self.by == By::Sound && syllable != NO_SYLLABLE && self.utterance.readings[at].contains(&syllable))
+    }
+
+    /// Where a value of this kind that begins at `at` may end.
+    fn slot_ends(&mut self, kind: SlotKind, slot: u16, at: usize) -> ([usize; ENDS_MAX], usize) {
+        let mut ends = ([0; ENDS_MAX], 0);
         let mut push = |end: usize| {
-            if end <= self.end && ends.1 < 3 && !ends.0[..ends.1].contains(&end) {
+            if end <= self.end && ends.1 < ENDS_MAX && !ends.0[..ends.1].contains(&end) {
                 ends.0[ends.1] = end;
                 ends.1 += 1;
             }
         };
-        if kind == SlotKind::Zone {
-            for zone in self.zones {
-                let len = zone.chars().count();
-                if at + len <= self.end
-                    && zone.chars().enumerate().all(|(n, ch)| {
-                        self.utterance.chars[at + n] == ch
-                            || (self.by == By::Sound
-                                && self.sounds.usual(ch) != NO_SYLLABLE
-                                && self.utterance.readings[at + n].contains(&self.sounds.usual(ch)))
-                    })
-                {
+        if matches!(kind, SlotKind::Zone | SlotKind::List) {
+            let listed = self.command.slots.get(usize::from(slot)).map_or(&[][..], |slot| &slot.values);
+            let zones = if kind == SlotKind::Zone { self.zones } else { &[] };
+            for said in zones.iter().chain(listed.iter().map(|listed| &listed.said)) {
+                let len = said.chars().count();
+                if at + len <= self.end && said.chars().enumerate().all(|(n, ch)| self.could_be(at + n, ch)) {
                     push(at + len);
                 }
             }
+            // The longest first: 客厅灯 and not 客厅.
+            ends.0[..ends.1].sort_unstable_by_key(|end| usize::MAX - end);
             return ends;
         }
         if kind == SlotKind::Free {
@@ -394,15 +449,23 @@ impl Run<'_> {
             }
             return ends;
         }
-        let Some(amount) = self.utterance.amounts.iter().find(|amount| usize::from(amount.start) == at) else {
-            return ends;
-        };
+        let amount = self.utterance.amounts.iter().find(|amount| usize::from(amount.start) == at);
+        // 5分钟30秒 is one amount; a template that spells the units out takes its numbers one by one.
+        if kind == SlotKind::Number
+            && amount.is_none_or(|amount| matches!(amount.measure, Measure::Seconds | Measure::Count))
+            && let Some((_, end)) = number::bare_at(&self.utterance.chars, at)
+        {
+            push(end);
+        }
+        let Some(amount) = amount else { return ends };
         let (end, bare) = (usize::from(amount.end), usize::from(amount.bare_end));
         match (kind, amount.measure) {
             (SlotKind::DeviceNo, Measure::Ordinal) => {
                 push(end);
                 push(bare);
             }
+            // 两泵齐开 speaks of two pumps, and not of number two.
+            (SlotKind::DeviceNo, Measure::Plain) if matches!(self.utterance.chars[at], '两' | '俩') => {}
             (SlotKind::DeviceNo, Measure::Plain) => push(bare),
             (SlotKind::Digits, Measure::Plain | Measure::Ordinal) => push(bare),
             (SlotKind::Percent, Measure::Percent) => push(end),
@@ -413,7 +476,7 @@ impl Run<'_> {
                 Measure::Degrees | Measure::Hertz | Measure::Turns | Measure::Speed | Measure::Other,
             ) => push(bare),
             (SlotKind::DeviceNo | SlotKind::Digits | SlotKind::Percent | SlotKind::Number | SlotKind::Duration, _)
-            | (SlotKind::Zone | SlotKind::Free, _) => {}
+            | (SlotKind::Zone | SlotKind::List | SlotKind::Free, _) => {}
         }
         ends
     }
@@ -423,27 +486,48 @@ fn small(at: usize) -> u8 {
     u8::try_from(at).unwrap_or(u8::MAX)
 }
 
+fn free(captures: &Captures, command: &Definition) -> usize {
+    let any = |slot: u16| command.slots.get(usize::from(slot)).is_some_and(|slot| slot.kind == SlotKind::Free);
+    captures.0[..captures.1]
+        .iter()
+        .filter(|(slot, ..)| any(*slot))
+        .map(|(_, start, end)| usize::from(end - start))
+        .sum()
+}
+
 fn fill(captures: &Captures, utterance: &Utterance, command: &Definition, zones: &[String]) -> Slots {
     let mut slots = Slots::new();
     for (slot, start, end) in &captures.0[..captures.1] {
         let Some(slot) = command.slots.get(usize::from(*slot)) else { continue };
-        if let Some(value) = value_of(utterance, (usize::from(*start), usize::from(*end)), slot.kind, zones) {
+        if let Some(value) = value_of(utterance, (usize::from(*start), usize::from(*end)), slot, zones) {
             slots.insert(slot.name.clone(), value);
         }
     }
     slots
 }
 
-/// What a slot of this kind holds when these characters fill it.
+/// What a slot holds when these characters fill it.
 #[must_use]
 pub fn value_of(
     utterance: &Utterance,
     (start, end): (usize, usize),
-    kind: SlotKind,
+    slot: &Slot,
     zones: &[String],
 ) -> Option<SlotValue> {
     let text = || utterance.chars[start..end].iter().collect::<String>();
-    match kind {
+    match slot.kind {
+        SlotKind::List => {
+            let heard = text();
+            // Lengths agree, so the sounds did: the value with most of the characters is meant.
+            let alike = |listed: &&Listed| {
+                let said = listed.said.chars().map(normal);
+                let same = said.zip(&utterance.chars[start..end]).filter(|(a, b)| a == *b).count();
+                if listed.said.chars().count() == end - start { same + 1 } else { 0 }
+            };
+            // Of equals the first: `max_by_key` gives the last.
+            let found = slot.values.iter().rev().max_by_key(alike).filter(|listed| alike(listed) > 0);
+            Some(SlotValue::Text(found.map_or(heard, |listed| listed.value.clone())))
+        }
         SlotKind::Zone => {
             let heard = text();
             // A zone that was misheard is named as the plant names it; lengths agree, so the sounds did.
@@ -457,8 +541,14 @@ pub fn value_of(
         }
         SlotKind::Free => Some(SlotValue::Text(text())),
         SlotKind::DeviceNo | SlotKind::Number | SlotKind::Percent | SlotKind::Duration | SlotKind::Digits => {
-            let amount = utterance.amounts.iter().find(|amount| usize::from(amount.start) == start)?;
-            Some(if kind == SlotKind::Digits {
+            let amount = utterance.amounts.iter().find(|amount| usize::from(amount.start) == start);
+            let inside = amount.is_none_or(|amount| matches!(amount.measure, Measure::Seconds | Measure::Count));
+            if slot.kind == SlotKind::Number && inside {
+                let (value, found) = number::bare_at(&utterance.chars, start)?;
+                return (found == end).then_some(SlotValue::Number(value));
+            }
+            let amount = amount?;
+            Some(if slot.kind == SlotKind::Digits {
                 SlotValue::Text(number::digits(&utterance.chars, amount))
             } else {
                 SlotValue::Number(amount.value)

@@ -11,7 +11,7 @@ use super::lattice::Found;
 use super::number::{self, Measure};
 use super::resolution::{HazardKind, SlotValue, Slots};
 use super::utterance::Utterance;
-use super::words::{Word, Words, ZONE};
+use super::words::{Word, Words};
 use crate::risk::Risk;
 
 /// Costs in hundredths of a character; the thresholds that they are held against stand in `decide`.
@@ -206,7 +206,9 @@ impl Scene<'_> {
         if word.zone != u16::MAX {
             let has = command.slots.iter().any(|slot| slot.kind == SlotKind::Zone);
             let price = found.cost + if has { 0 } else { cost::PLACE };
-            let bits = if frame.needs().first() == Some(&ZONE) { 1 } else { 0 };
+            // 东门 is a place and a gate; 泵房 is a place, and the thing whose temperature is asked for.
+            let named = frame.needs().iter().enumerate().filter(|(_, need)| concepts.contains(need));
+            let bits = named.fold(0, |bits, (n, _)| bits | (1 << n));
             grid.step(start, end, bits, price, Role::Zone(word.zone), found.exact);
             return;
         }
@@ -438,7 +440,10 @@ impl Scene<'_> {
                         beside && put(&[SlotKind::DeviceNo, SlotKind::Digits])
                     } else {
                         put(&[SlotKind::Number, SlotKind::Percent, SlotKind::Digits])
-                            || (beside && put(&[SlotKind::DeviceNo]))
+                            // 两泵齐开 speaks of two pumps, and not of number two.
+                            || (beside
+                                && !matches!(utterance.chars[usize::from(amount.start)], '两' | '俩')
+                                && put(&[SlotKind::DeviceNo]))
                     }
                 }
                 Measure::Percent => put(&[SlotKind::Percent]),
@@ -490,11 +495,21 @@ impl Scene<'_> {
                     && hazard.end <= usize::from(step.end)
             })
         };
+        // 变压他 for 变压器: one syllable of a long word, and nobody is spoken of. Never for a dangerous command.
+        let swallowed = |hazard: &Hazard| {
+            let person =
+                hazard.end - hazard.start == 1 && matches!(self.utterance.chars.get(hazard.start), Some('他' | '她'));
+            let inside = path.iter().any(|step| {
+                let (start, end) = (usize::from(step.start), usize::from(step.end));
+                step.role == Role::Need && end - start >= 3 && start < hazard.start && hazard.end <= end
+            });
+            person && inside && command.risk != Risk::Dangerous
+        };
         self.hazards
             .iter()
             .find(|hazard| {
                 let harmless = hazard.soft && command.risk == Risk::Read;
-                !harmless && !covered(hazard)
+                !harmless && !covered(hazard) && !swallowed(hazard)
             })
             .map(|hazard| hazard.kind)
     }

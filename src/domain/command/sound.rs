@@ -210,6 +210,16 @@ impl Sounds {
     }
 }
 
+/// How a character is usually read on a plant, without its tone; none for what has no reading.
+#[must_use]
+pub fn reading(ch: char) -> Option<&'static str> {
+    if !(CJK_FIRST..=CJK_LAST).contains(&u32::from(ch)) {
+        return None;
+    }
+    let usual = USUAL.iter().find(|(usual, _)| *usual == ch).map(|(_, name)| *name);
+    usual.or_else(|| ch.to_pinyin().map(|reading| reading.plain()))
+}
+
 /// A syllable of at most eight bytes as a number that sorts like it.
 fn packed(name: &str) -> u64 {
     name.bytes().take(8).fold(0, |number, byte| number << 8 | u64::from(byte))

@@ -11,6 +11,7 @@ use super::lexicon::Lexicon;
 use super::pattern::Patterns;
 use super::resolution::{Likeness, Outcome, Slots, Understood};
 use super::sound::{Confusions, Sounds};
+use super::utterance::Utterance;
 use super::words::Words;
 use crate::risk::Risk;
 
@@ -25,6 +26,22 @@ pub struct Learned {
     pub slang: Vec<(String, String)>,
     /// Commands that were registered later.
     pub commands: Vec<Definition>,
+    /// What was taught, word for word, and the command: whatever is learned later must not change it.
+    pub examples: Vec<(String, String)>,
+}
+
+impl Learned {
+    /// How many things were taught.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.examples.len()
+    }
+
+    /// Nothing was.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.examples.is_empty()
+    }
 }
 
 /// A compiled command set.
@@ -90,6 +107,12 @@ impl Understanding {
     #[must_use]
     pub fn definition(&self, id: &str) -> Option<&Definition> {
         self.commands.list.iter().find(|command| command.id == id)
+    }
+
+    /// `text` as the stages see it; none when there is nothing to understand, or too much.
+    #[must_use]
+    pub fn utterance(&self, text: &str) -> Option<Utterance> {
+        Utterance::read(text, &self.sounds).ok()
     }
 
     /// Is `text` one word of the set: a thing or a verb by itself?

@@ -87,11 +87,11 @@ fn normalize(text: &str) -> Result<(Vec<char>, u64, bool), NoUtterance> {
     let mut chars: Vec<char> = Vec::with_capacity(UTTERANCE_LEN_MAX);
     let mut marks: Vec<bool> = Vec::with_capacity(UTTERANCE_LEN_MAX);
     let (mut broken, mut asked) = (false, false);
-    let normal: Vec<char> = text.nfkc().collect();
-    for (at, raw) in normal.iter().copied().enumerate() {
-        let ch = simplified(raw.to_lowercase().next().unwrap_or(raw));
+    let wide: Vec<char> = text.nfkc().collect();
+    for (at, raw) in wide.iter().copied().enumerate() {
+        let ch = normal(raw);
         let between_digits =
-            |before: char| before.is_ascii_digit() && normal.get(at + 1).is_some_and(char::is_ascii_digit);
+            |before: char| before.is_ascii_digit() && wide.get(at + 1).is_some_and(char::is_ascii_digit);
         let kept = ch.is_alphanumeric()
             || matches!(ch, '%' | '#' | '°' | '/')
             || (ch == '.' && chars.last().copied().is_some_and(between_digits));
@@ -153,7 +153,15 @@ const TRADITIONAL: &str = "丟丢並并乾干佔占併并來来係系俬私個�
 輸输轉转轟轰辦办迴回這这連连週周進进遊游運运過过達达遞递還还邊边釋释釣钓鈕钮鈡钟鈴铃錄录錯错録录錶表鍋锅鍵键鍾钟鎖锁鏇旋鏈链鏡镜鐘钟鐵铁長长門门閉闭開开間间閘闸閤合閥阀闆板闇暗關关陞升險险隻只雙双雜杂雞鸡離离電电霧雾靈灵\
 靜静韆千響响頂顶項项須须預预頭头頻频顏颜顔颜顯显風风颱台飯饭餘余館馆餵喂馬马駛驶騏骐驗验髒脏體体髮发鬆松鬚须鬥斗魚鱼鮮鲜鳥鸟鳴鸣鴨鸭鷄鸡鹼碱麪面麫面麯曲麴曲麵面麼么麽么黃黄點点齊齐齣出龔龚";
 
-fn simplified(ch: char) -> char {
+/// A character as an utterance holds it: small, and in simplified script.
+#[must_use]
+pub fn normal(ch: char) -> char {
+    simplified(ch.to_lowercase().next().unwrap_or(ch))
+}
+
+/// The simplified form of a traditional character of the table; any other character as it is.
+#[must_use]
+pub fn simplified(ch: char) -> char {
     if !('\u{4e00}'..='\u{9fff}').contains(&ch) {
         return ch;
     }

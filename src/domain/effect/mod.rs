@@ -293,6 +293,12 @@ impl Outcome {
         op_of(self.request())
     }
 
+    /// The tool that was called.
+    #[must_use]
+    pub fn tool(&self) -> &Arc<Tool> {
+        self.ticket.tool()
+    }
+
     /// What the call was by nature.
     #[must_use]
     pub fn nature(&self) -> &Nature {

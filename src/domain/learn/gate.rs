@@ -88,9 +88,26 @@ const RELATED_MAX: u32 = 50;
 /// Shortest phrase that may be learned, in characters.
 const PHRASE_LEN_MIN: usize = 2;
 
-/// Reviews `proposal` on top of what was `learned`. `replay` are sentences whose meaning must not change.
+/// A sentence of the regression set, and what it should mean. A proposal may bring it there, and move it nowhere else.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Example {
+    /// The sentence.
+    pub sentence: String,
+    /// The command; none for a sentence that must come to nothing.
+    pub means: Option<String>,
+}
+
+/// Things that may be learned on top of a command set. Each costs time in every review; a plant that needs more wants
+/// another command set.
+pub const LEARNED_MAX: usize = 1000;
+
+/// Reviews `proposal` on top of what was `learned`, of which every example counts as one of `replay`.
 #[must_use]
-pub fn review(base: Base<'_>, learned: &Learned, proposal: &Proposal, replay: &[String], policy: Policy) -> Review {
+pub fn review(base: Base<'_>, learned: &Learned, proposal: &Proposal, replay: &[Example], policy: Policy) -> Review {
+    if learned.len() >= LEARNED_MAX {
+        let why = format!("{LEARNED_MAX} things are learned already: put them into the command set");
+        return Review { verdict: Verdict::Refuse, why };
+    }
     match Gate::new(base, learned).judge(proposal, replay) {
         Err(why) => Review { verdict: Verdict::Refuse, why },
         Ok((after, Risk::Dangerous)) => {
@@ -115,7 +132,7 @@ impl<'a> Gate<'a> {
         Gate { base, learned, now: base.with(learned), sounds: Sounds::new(base.confusions) }
     }
 
-    fn judge(&self, proposal: &Proposal, replay: &[String]) -> Result<(Learned, Risk), String> {
+    fn judge(&self, proposal: &Proposal, replay: &[Example]) -> Result<(Learned, Risk), String> {
         let (text, target, risk) = match proposal {
             Proposal::Correction { heard: text, command } | Proposal::Slang { phrase: text, command } => {
                 let known = self.now.definition(command).ok_or_else(|| format!("there is no command {command:?}"))?;
@@ -136,7 +153,21 @@ impl<'a> Gate<'a> {
             return Err("the phrase is too short: it would match too much".to_owned());
         }
         self.no_hazard(text, target, risk, proposal)?;
+        if let Some(known) = replay.iter().find(|example| example.sentence == text)
+            && known.means.as_deref() != Some(target)
+        {
+            return Err(match &known.means {
+                Some(other) => format!("{text} is known to mean {other}"),
+                None => format!("{text} is ordinary speech, or a question: it must come to nothing"),
+            });
+        }
         if let Proposal::New(definition) = proposal {
+            for alias in &definition.aliases {
+                if alias.chars().count() < PHRASE_LEN_MIN {
+                    return Err(format!("the alias {alias:?} is too short: it would match too much"));
+                }
+                self.no_hazard(alias, target, risk, proposal)?;
+            }
             if self.now.definition(&definition.id).is_some() {
                 return Err(format!("the id {:?} is taken", definition.id));
             }
@@ -157,8 +188,9 @@ impl<'a> Gate<'a> {
         if !matches!(proposal, Proposal::New(_)) && self.too_general(text) {
             return Err(format!("{text} is only a thing or a verb that several commands share"));
         }
-        let after = self.applied(proposal, text, target)?;
-        self.replayed(&after, replay, text)?;
+        let (mut after, active) = self.applied(proposal, text, target)?;
+        self.replayed(&active, replay, text)?;
+        after.examples.push((text.to_owned(), target.to_owned()));
         Ok((after, risk))
     }
 
@@ -258,7 +290,7 @@ impl<'a> Gate<'a> {
         best
     }
 
-    fn applied(&self, proposal: &Proposal, text: &str, target: &str) -> Result<Learned, String> {
+    fn applied(&self, proposal: &Proposal, text: &str, target: &str) -> Result<(Learned, Understanding), String> {
         let mut after = self.learned.clone();
         let whole = (text.to_owned(), target.to_owned());
         match proposal {
@@ -278,23 +310,31 @@ impl<'a> Gate<'a> {
                         }
                     }
                 }
-                if self.meaning(&self.base.with(&after), text).as_deref() != Some(target) {
-                    after.phrases.push(whole);
+                // The sounds alone, if they carry it: they hold in other sentences too.
+                let active = self.base.with(&after);
+                if self.meaning(&active, text).as_deref() == Some(target) {
+                    return Ok((after, active));
                 }
+                after.phrases.push(whole);
             }
         }
         let active = self.base.with(&after);
         match self.meaning(&active, text) {
-            Some(found) if found == target => Ok(after),
+            Some(found) if found == target => Ok((after, active)),
             Some(other) => Err(format!("it would mean {other}")),
             None => Err("it would still not be understood".to_owned()),
         }
     }
 
-    fn replayed(&self, after: &Learned, replay: &[String], text: &str) -> Result<(), String> {
-        let active = self.base.with(after);
-        for sentence in replay.iter().filter(|sentence| *sentence != text) {
-            let (before, now) = (self.meaning(&self.now, sentence), self.meaning(&active, sentence));
+    fn replayed(&self, active: &Understanding, replay: &[Example], text: &str) -> Result<(), String> {
+        let taught = self.learned.examples.iter().map(|(sentence, command)| (sentence, Some(command)));
+        let shipped = replay.iter().map(|example| (&example.sentence, example.means.as_ref()));
+        for (sentence, means) in shipped.chain(taught).filter(|(sentence, _)| *sentence != text) {
+            let now = self.meaning(active, sentence);
+            if now.as_ref() == means {
+                continue;
+            }
+            let before = self.meaning(&self.now, sentence);
             if before != now {
                 let name = |meaning: Option<String>| meaning.unwrap_or_else(|| "nothing".to_owned());
                 return Err(format!("{sentence} would mean {} and not {}", name(now), name(before)));

@@ -3,4 +3,6 @@
 //! Nothing is learned that changes anything else. Each proposal passes the gate ([`gate`]), which replays the whole
 //! regression set with the proposal applied; what is dangerous is never taken without a person.
 
+pub mod describe;
 pub mod gate;
+pub mod skill;

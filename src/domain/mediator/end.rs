@@ -54,6 +54,11 @@ impl Mediator {
         let call = claim.id();
         let outcome = claim.conclude(report);
         self.record(Event::Outcome { call, known: outcome.known().clone() });
+        if let Known::Done(output) = outcome.known()
+            && let Some(validity) = outcome.tool().examine(output).filter(|found| !found.findings.is_empty())
+        {
+            self.record(Event::Examined { call, validity });
+        }
         let wish = outcome.request().wish();
         let unknown = match outcome.known() {
             // Another attempt at an operation that is open already adds nothing to what a person has to find out.

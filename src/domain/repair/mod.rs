@@ -2,6 +2,11 @@
 //!
 //! It never guesses "done": an intent without an outcome is unknown, and what the contract then allows is said beside
 //! it. Settle first, resolve later. What did not come to an intent was not started. Nothing is undone.
+//!
+//! [`history`] mends what a provider's history lacks because of it, and [`legality`] says what each provider wants.
+
+pub mod history;
+pub mod legality;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -100,6 +105,7 @@ impl Trace {
             | Event::Queued { .. }
             | Event::Started { .. }
             | Event::StopAsked { .. }
+            | Event::Examined { .. }
             | Event::LateReport { .. } => return None,
         };
         event.call().map(|call| (call, trace))

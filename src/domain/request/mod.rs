@@ -92,7 +92,7 @@ pub struct BatchTooLong {
 }
 
 /// The wishes of one message, in the asker's order: at most [`BATCH_LEN_MAX`]. None at all is answered at once.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Batch(Vec<Wish>);
 
 impl Batch {

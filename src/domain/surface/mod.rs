@@ -7,6 +7,7 @@ pub mod contract;
 pub mod device;
 pub mod narrow;
 pub mod nature;
+pub mod outputs;
 pub mod promise;
 pub mod shell;
 pub mod tool;

@@ -20,6 +20,7 @@ use crate::request::why::Why;
 use super::contract::{Contract, Effect, Visibility};
 use super::device::DeviceTable;
 use super::nature::{Class, Deed, Key, Keys, Lane, Nature};
+use super::outputs::{Outputs, Validity};
 use super::promise::Promise;
 use super::shell::{self, Script};
 use crate::risk::Risk;
@@ -149,7 +150,9 @@ pub enum BadTool {
 pub struct Tool {
     definition: Definition,
     input: Validator,
-    output: Option<Validator>,
+    output: Option<Outputs>,
+    /// The whole output schema, for a tool of another server: what it promises is for programs, and held as a whole.
+    whole: Option<Validator>,
     contracts: Contracts,
     promises: Vec<Promise>,
 }
@@ -165,10 +168,19 @@ impl Tool {
         let output = definition
             .output_schema
             .as_ref()
-            .map(jsonschema::validator_for)
+            .map(Outputs::new)
             .transpose()
-            .map_err(|error| BadTool::OutputSchema { tool: definition.name.clone(), fact: error.to_string() })?;
-        Ok(Tool { definition, input, output, contracts: Contracts::new(), promises: Vec::new() })
+            .map_err(|fact| BadTool::OutputSchema { tool: definition.name.clone(), fact })?;
+        let whole = match (&definition.kind, &definition.output_schema) {
+            (Kind::Declared(Declared { mcp: Some(_), .. }), Some(schema)) => {
+                Some(jsonschema::validator_for(schema).map_err(|error| BadTool::OutputSchema {
+                    tool: definition.name.clone(),
+                    fact: error.to_string(),
+                })?)
+            }
+            _ => None,
+        };
+        Ok(Tool { definition, input, output, whole, contracts: Contracts::new(), promises: Vec::new() })
     }
 
     /// The same tool with what a person promises about its calls; of several that fit a call, the first counts.
@@ -215,10 +227,31 @@ impl Tool {
         }
     }
 
-    /// The first way in which an output differs from the promised schema: (where, what is expected).
+    /// Where an output breaks the schema that another server declared for it, and what is expected there.
     #[must_use]
     pub fn output_breach(&self, output: &Value) -> Option<(String, String)> {
-        self.output.as_ref().and_then(|schema| breach(schema, output))
+        self.whole.as_ref().and_then(|schema| breach(schema, output))
+    }
+
+    /// Each parameter of an output against what the tool promised of it, and each reading of a device against the range
+    /// of its point. None for a tool that promises nothing.
+    #[must_use]
+    pub fn examine(&self, output: &Value) -> Option<Validity> {
+        let promised = self.output.as_ref()?;
+        Some(match &self.definition.kind {
+            Kind::Device(devices) => {
+                let mut validity = promised.judge(output);
+                validity.findings.extend(devices.judge_ranges(output));
+                validity
+            }
+            // A downstream server promises its structured content, which lies beside the text for people.
+            Kind::Declared(Declared { mcp: Some(_), .. }) => {
+                promised.judge(output.get("structuredContent").unwrap_or(output))
+            }
+            Kind::ReadFile | Kind::WriteFile | Kind::Shell | Kind::Http | Kind::Monitor(_) | Kind::Declared(_) => {
+                promised.judge(output)
+            }
+        })
     }
 
     /// The texts of the input that are paths `sys` should look at before the call is submitted.

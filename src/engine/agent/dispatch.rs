@@ -31,6 +31,8 @@ enum Way {
     Wished(usize),
     /// It ends here.
     Ended(ToolResult),
+    /// The loop itself has answered.
+    Answered(ToolResult),
 }
 
 impl Runner {
@@ -45,6 +47,10 @@ impl Runner {
         }
         let (mut wanted, mut ways) = (Vec::new(), Vec::new());
         for call in &calls {
+            if let Some(answer) = self.local.answer(call, &offered.all, &self.settings.skills) {
+                ways.push(Way::Answered(answer));
+                continue;
+            }
             match self.wish(offered, call).await {
                 Ok(wish) => {
                     ways.push(Way::Wished(wanted.len()));
@@ -62,6 +68,10 @@ impl Runner {
         for (call, way) in calls.iter().zip(ways) {
             let (ended, evidence, word, code) = match (way, &answered) {
                 (Way::Ended(ended), _) => (ended, None, "not_started", None),
+                (Way::Answered(ended), _) => {
+                    let word = if ended.is_error { "failed" } else { "done" };
+                    (ended, None, word, None)
+                }
                 (Way::Wished(_), Err(error)) => {
                     (call.answer(format!("not started: {error}"), true), None, "not_started", None)
                 }
@@ -85,7 +95,21 @@ impl Runner {
             .await;
             results.push(ended);
         }
+        self.keep_up(&mut results).await;
         Input::Results(results)
+    }
+
+    /// Runs the checks of what the batch has changed; what they say stands behind the last result.
+    async fn keep_up(&mut self, results: &mut [ToolResult]) {
+        for note in self.upkeep.pending(&self.settings.cwd).await {
+            let to = if note.exit == Some(0) { "passed" } else { "failed" };
+            let row = Row { to: Some(to.into()), ..Row::new(crate::engine::stamp::now(), "maintenance") };
+            self.log(row, note.detail());
+            if let Some(last) = results.last_mut() {
+                last.text.push_str("\n\n");
+                last.text.push_str(&note.text);
+            }
+        }
     }
 
     /// The wish that a call stands for; else what its model reads instead.

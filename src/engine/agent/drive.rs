@@ -14,9 +14,11 @@ use interlock_domain::surface::narrow::Narrowing;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
+use super::local::Local;
 use super::model;
 use super::offered::Offered;
 use super::told::{self, Told};
+use super::upkeep::Upkeep;
 use super::{Asked, NotAsked, Parts, Settings, prompt, text_of};
 use crate::engine::handle::{SUBAGENT, Within};
 use crate::provider::form;
@@ -42,6 +44,8 @@ pub(super) struct Runner {
     /// How many messages of the history are on the disk.
     written: usize,
     pub(super) turn: u32,
+    pub(super) local: Local,
+    pub(super) upkeep: Upkeep,
 }
 
 impl Runner {
@@ -58,7 +62,23 @@ impl Runner {
         tell: mpsc::Sender<Told>,
     ) -> Runner {
         let (kept, ids) = (Some(kept), Ids::new());
-        Runner { parts, settings, run, within, opened, narrowing, profile, kept, tell, ids, written: 0, turn: 0 }
+        let (local, upkeep) = (Local::default(), Upkeep::default());
+        Runner {
+            parts,
+            settings,
+            run,
+            within,
+            opened,
+            narrowing,
+            profile,
+            kept,
+            tell,
+            ids,
+            written: 0,
+            turn: 0,
+            local,
+            upkeep,
+        }
     }
 
     /// Drives the run to its end.
@@ -67,6 +87,7 @@ impl Runner {
         self.ids = Ids::of(&history);
         self.tell(Told::Begin { run: self.run, model: self.settings.model.clone() }).await;
         let may_delegate = self.opened.depth < DEPTH_MAX;
+        self.upkeep = Upkeep::begin(&self.settings.checks).await;
         let system = prompt::system(&self.settings, self.profile.as_ref(), may_delegate);
         let mut offered = self.offered();
         let mut keeper = Keeper::new(self.settings.budget, fixed(&system, &offered));
@@ -150,7 +171,10 @@ impl Runner {
         if self.opened.depth >= DEPTH_MAX {
             narrowing.deny.insert(SUBAGENT.to_owned());
         }
-        Offered::of(&self.parts.mediator.surface_of_agents().narrowed(&narrowing))
+        let surface = self.parts.mediator.surface_of_agents().narrowed(&narrowing);
+        let mut offered = Offered::of(&surface);
+        offered.tools = self.local.offered(offered.tools, &surface, &self.settings);
+        offered
     }
 
     /// Makes the history fit, and writes down what was done to it before anybody may act on it.

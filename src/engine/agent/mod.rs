@@ -7,16 +7,19 @@
 pub mod child;
 mod dispatch;
 mod drive;
+mod local;
 mod model;
 mod offered;
 mod prompt;
 pub mod told;
+pub mod upkeep;
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use interlock_domain::agent::Ended;
 use interlock_domain::agent::profile::{Hook, Profile};
+use interlock_domain::agent::skill::Skill;
 use interlock_domain::block::{Block, Message};
 use interlock_domain::context::Budget;
 use interlock_domain::gate::policy::Mode;
@@ -66,7 +69,11 @@ pub struct Settings {
     pub hooks: Vec<Hook>,
     /// Kinds of subagents.
     pub profiles: Vec<Profile>,
-    /// Where hooks run.
+    /// Skills, the strongest source first.
+    pub skills: Vec<Skill>,
+    /// Checks of declared paths.
+    pub checks: Vec<upkeep::Check>,
+    /// Where hooks and checks run.
     pub cwd: PathBuf,
 }
 

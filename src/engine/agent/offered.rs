@@ -13,7 +13,10 @@ const NAME_LEN_MAX: usize = 64;
 /// The tools of a run, and which of ours each name means.
 #[derive(Debug, Default)]
 pub(super) struct Offered {
+    /// As the model is told of them.
     pub(super) tools: Vec<Tool>,
+    /// With whole descriptions and schemas.
+    pub(super) all: Vec<Tool>,
     names: BTreeMap<String, ToolName>,
 }
 
@@ -29,6 +32,7 @@ impl Offered {
                 schema: tool.definition().input_schema.clone(),
             });
         }
+        offered.all.clone_from(&offered.tools);
         offered
     }
 

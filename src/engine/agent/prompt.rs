@@ -30,6 +30,9 @@ pub(super) fn system(settings: &Settings, profile: Option<&Profile>, may_delegat
             add(super::child::WORKTREE);
         }
     }
+    if let Some(skills) = super::local::listed(&settings.skills) {
+        add(&skills);
+    }
     if may_delegate && !settings.profiles.is_empty() {
         let lines: Vec<String> =
             settings.profiles.iter().map(|profile| format!("- {}: {}", profile.name, profile.description)).collect();

@@ -3,6 +3,7 @@
 //! Voice has no private way to act: what is understood becomes calls of tools like anybody else's. Two utterances are
 //! never mixed: a confirmation answers the one question that this speaker was asked last, or nothing.
 
+mod dialogue;
 mod words;
 
 use std::collections::BTreeMap;
@@ -11,7 +12,7 @@ use std::time::Duration;
 
 use interlock_domain::command::bind::{self, BindError, Step};
 use interlock_domain::command::cascade::{self, Stages, Walk};
-use interlock_domain::command::resolution::{Likeness, Outcome, Resolution, Understood};
+use interlock_domain::command::resolution::{Likeness, Outcome, Refused, Resolution, Slots, Understood};
 use interlock_domain::command::understanding::Understanding;
 use interlock_domain::device::table::Devices;
 use interlock_domain::gate::docket::Answer;
@@ -23,9 +24,11 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::JoinSet;
 
 use super::handle::{AnswerTaken, Answered, Mediator, NotTaken, Submitted, Wanted};
+use super::learner::{Learner, Noticed, Source};
 use crate::record::Row;
 use crate::store::queue::{Entry, Tell, Writer};
 use crate::sys::clock;
+use dialogue::{Dialogue, Open, Reply};
 pub use words::Lang;
 
 /// How many sentences may wait to be understood: more than a hall full of people says in the time it takes.
@@ -37,8 +40,8 @@ const UNDER_WAY_MAX: usize = 256;
 /// How many speakers are remembered; the one who was silent longest is forgotten first.
 const SPEAKERS_MAX: usize = 256;
 
-/// How long a confirmation may follow its question by voice. After that a person has to name the question.
-const DIALOGUE_PATIENCE: Duration = Duration::from_secs(30);
+/// How long a sentence that came to nothing is remembered: whoever says it again in other words does so at once.
+const MISS_PATIENCE: Duration = Duration::from_secs(30);
 
 /// How long an answer waits for its actions to end and to be recorded: longer than any tool may take.
 const REPLY_PATIENCE: Duration = Duration::from_secs(180);
@@ -48,13 +51,20 @@ pub struct Ears {
     understanding: Understanding,
     binds: BTreeMap<String, Vec<Step>>,
     devices: Arc<Devices>,
+    /// How long an answer may follow its question by voice. After that a person has to name the question.
+    patience: Duration,
 }
 
 impl Ears {
     /// The commands, and the devices that they may name.
     #[must_use]
-    pub fn new(understanding: Understanding, binds: BTreeMap<String, Vec<Step>>, devices: Arc<Devices>) -> Ears {
-        Ears { understanding, binds, devices }
+    pub fn new(
+        understanding: Understanding,
+        binds: BTreeMap<String, Vec<Step>>,
+        devices: Arc<Devices>,
+        patience: Duration,
+    ) -> Ears {
+        Ears { understanding, binds, devices, patience }
     }
 }
 
@@ -65,6 +75,8 @@ pub struct Said {
     pub text: String,
     /// Who said it: a confirmation fits the questions of its speaker only.
     pub speaker: String,
+    /// Where it was said, if a front end knows: the satellite's name. For the log only.
+    pub place: Option<String>,
     /// The way it came in.
     pub via: Via,
     /// The language of the answer.
@@ -75,6 +87,7 @@ pub struct Said {
 
 enum Message {
     Hear { said: Said, back: oneshot::Sender<Value> },
+    Understand { text: String, back: oneshot::Sender<Option<(String, Slots)>> },
     Swap { ears: Box<Ears>, back: oneshot::Sender<()> },
 }
 
@@ -87,14 +100,16 @@ pub struct Listener {
 impl Listener {
     /// A handle and the owner, which the caller runs.
     #[must_use]
-    pub fn new(ears: Ears, mediator: Mediator, writer: Writer) -> (Listener, Owner) {
+    pub fn new(ears: Ears, mediator: Mediator, writer: Writer, learner: Learner) -> (Listener, Owner) {
         let (inbox, outlet) = mpsc::channel(INBOX_LEN_MAX);
         let owner = Owner {
             inbox: outlet,
             ears,
             mediator,
             writer,
+            learner,
             dialogues: BTreeMap::new(),
+            missed: BTreeMap::new(),
             under_way: JoinSet::new(),
             places: Arc::new(Semaphore::new(UNDER_WAY_MAX)),
         };
@@ -108,6 +123,16 @@ impl Listener {
     pub async fn hear(&self, said: Said) -> Result<Value, NotTaken> {
         let (back, answer) = oneshot::channel();
         self.inbox.try_send(Message::Hear { said, back }).map_err(not_taken)?;
+        answer.await.map_err(|_| NotTaken::Stopping)
+    }
+
+    /// What a sentence would mean: the command and its slots, if it is one. Nothing is executed or written down.
+    ///
+    /// # Errors
+    /// When too many sentences wait, or the daemon is stopping.
+    pub async fn understand(&self, text: String) -> Result<Option<(String, Slots)>, NotTaken> {
+        let (back, answer) = oneshot::channel();
+        self.inbox.try_send(Message::Understand { text, back }).map_err(not_taken)?;
         answer.await.map_err(|_| NotTaken::Stopping)
     }
 
@@ -129,9 +154,9 @@ fn not_taken(error: mpsc::error::TrySendError<Message>) -> NotTaken {
     }
 }
 
-/// The one question that a speaker may answer by voice.
-struct Dialogue {
-    question: QuestionId,
+/// A sentence that was not understood, or not rightly: what its speaker says next may tell what was meant.
+struct Missed {
+    text: String,
     until: Tick,
 }
 
@@ -141,7 +166,10 @@ pub struct Owner {
     ears: Ears,
     mediator: Mediator,
     writer: Writer,
-    dialogues: BTreeMap<String, Dialogue>,
+    learner: Learner,
+    /// The one question that each speaker may answer by voice.
+    dialogues: BTreeMap<String, Open>,
+    missed: BTreeMap<String, Missed>,
     under_way: JoinSet<()>,
     places: Arc<Semaphore>,
 }
@@ -162,6 +190,10 @@ impl Owner {
                 message = self.inbox.recv() => match message {
                     None => break,
                     Some(Message::Hear { said, back }) => self.hear(said, back).await,
+                    Some(Message::Understand { text, back }) => {
+                        let found = self.understand(&text).command().cloned();
+                        let _ = back.send(found.map(|one| (one.command, one.slots)));
+                    }
                     Some(Message::Swap { ears, back }) => {
                         self.ears = *ears;
                         let _ = back.send(());
@@ -175,27 +207,53 @@ impl Owner {
 
     async fn hear(&mut self, said: Said, back: oneshot::Sender<Value>) {
         let now = clock::now();
-        self.dialogues.retain(|_, dialogue| dialogue.until > now);
-        let dialogue = self.dialogues.remove(&said.speaker);
-        if let (Some(dialogue), Some(answer)) = (&dialogue, words::answer(&said.text)) {
-            return self.confirm(said, dialogue.question, answer, back);
+        self.missed.retain(|_, missed| missed.until > now);
+        let open = self.dialogues.remove(&said.speaker);
+        let ran_out = open.as_ref().is_some_and(|open| open.until <= now);
+        self.dialogues.retain(|_, open| open.until > now);
+        let open = open.filter(|_| !ran_out).map(|open| open.dialogue);
+        if let Some(answer) = words::answer(&said.text) {
+            // A confirmation fits the question of its speaker, or nothing.
+            let text = match (open, answer) {
+                (Some(Dialogue::Confirm(question)), answer) => return self.confirm(said, question, answer, back),
+                (Some(Dialogue::Missing { .. } | Dialogue::Which { .. }), Answer::Deny) => &words::DROPPED,
+                (None, _) if ran_out => &words::RAN_OUT,
+                (Some(_) | None, _) => &words::NOTHING_ASKED,
+            };
+            let draft = Draft { said, resolution: Resolution::rejected(Refused::NoCommand), missing: Vec::new() };
+            return self.only_say(draft, Some(text.clone()), back);
         }
-        let resolution = self.understand(&said.text);
+        let mut resolution = self.understand(&said.text);
+        self.notice(&said, &resolution, now);
+        if let Some(dialogue) = open
+            && let Reply::Means(both) = dialogue::reply(&self.ears.understanding, &dialogue, &said.text, &resolution)
+        {
+            resolution = *both;
+        }
         let mut draft = Draft { said, resolution, missing: Vec::new() };
         let understood = match &draft.resolution.outcome {
             Outcome::Command(understood) => vec![understood.clone()],
             Outcome::Sequence(several) => several.clone(),
-            Outcome::Incomplete { missing, .. } => {
-                draft.missing = missing.clone();
+            Outcome::Incomplete { understood, missing } => {
+                let (understood, missing) = (understood.clone(), missing.clone());
+                return self.ask_for(draft, understood, missing, back);
+            }
+            Outcome::Ambiguous => {
+                let candidates = draft.resolution.candidates.iter().map(|one| one.command.clone()).collect();
+                let which = Dialogue::Which { text: draft.said.text.clone(), candidates };
+                self.open(draft.said.speaker.clone(), which);
                 return self.only_say(draft, None, back);
             }
-            Outcome::Knowledge | Outcome::Ambiguous | Outcome::Rejected(_) => return self.only_say(draft, None, back),
+            Outcome::Knowledge | Outcome::Rejected(_) => return self.only_say(draft, None, back),
         };
         // Nothing of a sequence is handed in unless all of it can be.
         let mut plan = Vec::new();
         for command in &understood {
             match self.wanted(command) {
                 Ok(calls) => plan.push((command.clone(), calls)),
+                Err(BindError::Missing(missing)) if understood.len() == 1 => {
+                    return self.ask_for(draft, command.clone(), missing, back);
+                }
                 Err(BindError::Missing(missing)) => {
                     draft.missing = missing;
                     return self.only_say(draft, None, back);
@@ -206,14 +264,53 @@ impl Owner {
         self.act(draft, plan, back).await;
     }
 
+    /// Asks for what is missing; the next thing that this speaker says may be it.
+    fn ask_for(
+        &mut self,
+        mut draft: Draft,
+        understood: Understood,
+        missing: Vec<String>,
+        back: oneshot::Sender<Value>,
+    ) {
+        let text = draft.said.text.clone();
+        draft.missing = missing.clone();
+        self.open(draft.said.speaker.clone(), Dialogue::Missing { text, understood, missing });
+        self.only_say(draft, None, back);
+    }
+
+    /// Hands what could be learned to the learner, and remembers what was not understood.
+    fn notice(&mut self, said: &Said, resolution: &Resolution, now: Tick) {
+        let before = self.missed.remove(&said.speaker);
+        if let (Some(before), Some(command)) = (before, resolution.command()) {
+            let source = if dialogue::takes_back(&said.text) { Source::Correction } else { Source::Miss };
+            let by = said.speaker.clone();
+            self.learner.noticed(Noticed { heard: before.text, command: command.command.clone(), source, by });
+        }
+        let missed = match resolution.outcome {
+            Outcome::Ambiguous | Outcome::Rejected(Refused::NoCommand) => true,
+            Outcome::Command(_)
+            | Outcome::Incomplete { .. }
+            | Outcome::Sequence(_)
+            | Outcome::Knowledge
+            | Outcome::Rejected(Refused::Hazard(_) | Refused::NoUtterance) => false,
+        };
+        if missed {
+            if self.missed.len() >= SPEAKERS_MAX
+                && let Some(oldest) = self.missed.iter().min_by_key(|(_, one)| one.until).map(|(name, _)| name.clone())
+            {
+                self.missed.remove(&oldest);
+            }
+            let missed = Missed { text: said.text.clone(), until: now.after(MISS_PATIENCE) };
+            self.missed.insert(said.speaker.clone(), missed);
+        }
+    }
+
     fn understand(&self, text: &str) -> Resolution {
         let walk = Walk::new(&self.ears.understanding, text, Stages::PURE);
         match walk.next() {
             cascade::Step::Done(resolution) => resolution,
             // No stage of this build asks for more.
-            cascade::Step::Classify(_) | cascade::Step::Retrieve(_) => {
-                Resolution::rejected(interlock_domain::command::resolution::Refused::NoCommand)
-            }
+            cascade::Step::Classify(_) | cascade::Step::Retrieve(_) => Resolution::rejected(Refused::NoCommand),
         }
     }
 
@@ -245,8 +342,7 @@ impl Owner {
         heard.run = Some(run);
         self.writer.append_or_count(Entry::relaxed(heard));
         if let [open] = submitted.questions.as_slice() {
-            let until = clock::now().after(DIALOGUE_PATIENCE);
-            self.remember(draft.said.speaker.clone(), Dialogue { question: open.question.id, until });
+            self.open(draft.said.speaker.clone(), Dialogue::Confirm(open.question.id));
         }
         let mediator = self.mediator.clone();
         self.under_way.spawn(async move {
@@ -256,14 +352,15 @@ impl Owner {
         });
     }
 
-    fn remember(&mut self, speaker: String, dialogue: Dialogue) {
+    fn open(&mut self, speaker: String, dialogue: Dialogue) {
         if self.dialogues.len() >= SPEAKERS_MAX
             && let Some(oldest) =
-                self.dialogues.iter().min_by_key(|(_, dialogue)| dialogue.until).map(|(speaker, _)| speaker.clone())
+                self.dialogues.iter().min_by_key(|(_, open)| open.until).map(|(speaker, _)| speaker.clone())
         {
             self.dialogues.remove(&oldest);
         }
-        self.dialogues.insert(speaker, dialogue);
+        let until = clock::now().after(self.ears.patience);
+        self.dialogues.insert(speaker, Open { dialogue, until });
     }
 
     fn confirm(&mut self, said: Said, question: QuestionId, answer: Answer, back: oneshot::Sender<Value>) {
@@ -410,6 +507,7 @@ fn row(draft: &Draft, run: Option<RunId>) -> Row {
     row.detailed(&json!({
         "query": said.text,
         "speaker": said.speaker,
+        "place": said.place,
         "via": said.via.word(),
         "commands": commands,
         "missing": draft.missing,

@@ -75,6 +75,14 @@ pub(super) static NOT_TOLD: Text = text(
 );
 pub(super) static TOO_LATE: Text = text("that question is closed; nothing was done", "该确认已失效，未执行");
 
+pub(super) static NOTHING_ASKED: Text =
+    text("nothing waits for your confirmation; nothing was done", "没有等待您确认的操作，未执行");
+pub(super) static RAN_OUT: Text = text(
+    "that question has run out for voice; nothing was done. `interlock ask list` shows what still waits",
+    "该问题已超时，未执行；可用 interlock ask list 查看",
+);
+pub(super) static DROPPED: Text = text("dropped; nothing was done", "已取消，未执行");
+
 /// What a short utterance says to the question that its speaker was asked last; nothing else may.
 pub(super) fn answer(text: &str) -> Option<Answer> {
     let bare: String = text.chars().filter(|letter| letter.is_alphanumeric()).collect();

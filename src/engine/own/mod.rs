@@ -132,7 +132,7 @@ impl Own {
         let Ok(rows) = self.tasks.list(false).await else {
             return failed("no_supervisor", "the supervisor does not answer");
         };
-        let living: Vec<_> = rows.iter().filter(|(row, _)| row.state.is_living()).collect();
+        let living: Vec<_> = rows.iter().filter(|(row, _)| row.state.is_living() && !row.own).collect();
         match action {
             "list" | "status" => {
                 let rows: Vec<Value> = rows.iter().map(|(row, seq)| tasks::to_json(row, *seq)).collect();

@@ -1,10 +1,11 @@
 //! `monitor`: watches a value of a device for a while, on a supervised thread of its own.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use interlock_domain::effect::report::{Failure, Report};
 use interlock_domain::surface::device::DeviceTable;
+use interlock_domain::surface::outputs::Outputs;
 use interlock_domain::surface::tool::{Annotations, BadTool, Definition, Kind, Tool};
 use serde_json::{Value, json};
 
@@ -59,6 +60,30 @@ pub(super) fn tool(devices: Arc<DeviceTable>) -> Result<Tool, BadTool> {
     })
 }
 
+/// What a watch gives back, at its end and when it is stopped.
+fn promised() -> Arc<Outputs> {
+    static PROMISED: LazyLock<Arc<Outputs>> = LazyLock::new(|| {
+        let schema = json!({
+            "type": "object",
+            "properties": {
+                "device": { "type": "string" },
+                "point": { "type": ["string", "null"] },
+                "ended": { "enum": ["duration", "met", "stopped"] },
+                "samples": { "type": "integer", "minimum": 0 },
+                "met": { "type": "integer", "minimum": 0 },
+                "min": { "type": ["number", "null"] },
+                "max": { "type": ["number", "null"] },
+                "last": { "type": ["number", "boolean", "array", "object", "null"] },
+            },
+            "required": ["device", "point", "ended", "samples", "met", "min", "max", "last"],
+            "additionalProperties": false,
+        });
+        #[expect(clippy::expect_used, reason = "a constant, and a test reads it")]
+        Arc::new(Outputs::new(&schema).expect("a schema"))
+    });
+    Arc::clone(&PROMISED)
+}
+
 struct Watch {
     read: Value,
     point: Option<String>,
@@ -94,7 +119,7 @@ pub(super) async fn start(input: &Value, tasks: &Tasks, tools: Arc<Tools>) -> Re
     let about = format!("watches {what} for {} s", watch.duration.as_secs());
     let runtime = tokio::runtime::Handle::current();
     let spec = TaskSpec::new(format!("monitor {what}"), about);
-    match tasks.supervisor().spawn(spec, move |heart| watch.run(&heart, &tools, &runtime)).await {
+    match tasks.spawn(spec, promised(), move |heart| watch.run(&heart, &tools, &runtime)).await {
         Ok(Ok(key)) => Report::Done(json!({ "task": key.task.to_string() })),
         Ok(Err(refused)) => failed("spawn_refused", refused.to_string()),
         Err(error) => failed("no_supervisor", error.to_string()),
@@ -132,7 +157,7 @@ impl Watch {
                         }
                     }
                     if last.is_null() {
-                        last = output["values"].clone();
+                        last = output["points"].clone();
                     }
                 }
                 Report::Failed(failure) => {

@@ -120,7 +120,7 @@ impl Patrol {
         let told = self.bell().add(&process, slot.token).is_ok();
         slot.watched(pid, if told { Deaths::Told } else { Deaths::NotKnown });
         self.by_pid.insert(pid, key);
-        self.settle_in(key, spec, slot, Body::Process(process), Some(super::ladder::Anew::Child(child)), now);
+        self.settle_in(key, spec, slot, Body::Process(process), None, Some(super::ladder::Anew::Child(child)), now);
         Ok(key)
     }
 
@@ -138,7 +138,7 @@ impl Patrol {
         // What a child runs speaks for it: its group is its own.
         let known = self.by_pid.get(&told.pid).or_else(|| self.by_pid.get(&group_of(told.pid)?));
         let Some(at) = known.and_then(|key| self.places.get(key)).copied() else { return };
-        let slot = Arc::clone(&self.hot[at].slot);
+        let slot = Arc::clone(&self.rows[at].slot);
         for (key, value) in &told.fields {
             match (key.as_str(), value.as_str()) {
                 ("WATCHDOG", "1") => slot.told_beat(),

@@ -12,7 +12,8 @@ use interlock_domain::id::WorkerKey;
 use interlock_domain::liveness::judge::PHASE_LIMIT_MAX;
 use serde_json::Value;
 
-use super::slot::{BUSY, IDLE, OWN, PAUSED, PHASE, PHASE_EXTERNAL, Slot};
+use super::pulse::{BUSY, IDLE, PAUSED, PHASE, PHASE_EXTERNAL};
+use super::slot::{OWN, Slot};
 use crate::sys::clock;
 
 /// How long one call of [`Heart::paused`] waits at most, so that the loop around it sees the world now and then.

@@ -103,8 +103,8 @@ impl Patrol {
     /// Asks the newest life of a task to stop, once.
     pub(super) fn ask_to_stop(&mut self, task: TaskId, why: &str, now: Tick) {
         let Ok(at) = self.living(task) else { return };
-        let first = !self.hot[at].slot.stop_asked();
-        self.hot[at].slot.ask_to_stop();
+        let first = !self.rows[at].slot.stop_asked();
+        self.rows[at].slot.ask_to_stop();
         if let Body::Process(process) = &self.rows[at].body {
             // Gone already: its end is on the way to us.
             let _ = process.ask_to_end();
@@ -127,7 +127,7 @@ impl Patrol {
     pub(super) fn give_up(&mut self, task: TaskId, now: Tick) {
         let Ok(at) = self.living(task) else { return };
         let key = self.rows[at].key;
-        self.hot[at].slot.revoke();
+        self.rows[at].slot.revoke();
         self.hot[at].plain = false;
         if let Body::Process(process) = &self.rows[at].body {
             process.kill_group();

@@ -8,6 +8,7 @@
 
 mod ask;
 mod children;
+mod glance;
 mod heart;
 mod ladder;
 mod link;
@@ -15,6 +16,7 @@ mod notes;
 mod outbox;
 mod patrol;
 mod probe;
+mod pulse;
 mod serve;
 mod slot;
 mod spec;
@@ -37,7 +39,7 @@ use tokio::sync::oneshot;
 pub use ask::{Ask, NoAnswer};
 pub use heart::{Finished, Heart};
 pub use link::Tier;
-pub use probe::runtime_probe;
+pub use probe::{runtime_probe, runtime_spec};
 pub use spec::{Again, ChildSpec, ForeignAgain, Once, SpawnRefused, TaskError, TaskRow, TaskSpec};
 pub use watchdog::{Vital, Watchdog};
 
@@ -274,7 +276,8 @@ impl Supervisor {
     #[must_use = "the heart has to beat"]
     pub fn adopt(&self, spec: TaskSpec) -> (Heart, Ask<Result<WorkerKey, SpawnRefused>>) {
         let tau = spec.tau.unwrap_or(self.limits.tau);
-        let slot = Slot::new(&spec.name, tau, spec.checkpoints.clone(), Arc::clone(&self.figures.lies));
+        let lies = Arc::clone(&self.figures.lies);
+        let slot = Slot::new(&spec.name, tau, spec.checkpoints.clone(), lies, pulse::Line::alone());
         let slot = Arc::new(slot);
         worker::announce(&slot, self.tier, &self.bell, false);
         let heart = Heart { slot: Arc::clone(&slot) };

@@ -1,5 +1,6 @@
 //! What is worth a note although it changes no state: unusual silences, broken rhythms, lies, the clock.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -13,16 +14,17 @@ use crate::sys::clock;
 
 /// Workers whose rhythm is looked at in one scan, at least; of many, each scan takes its share.
 const RHYTHMS_MIN: usize = 64;
-/// In so many scans the rhythm of everybody was looked at.
-const RHYTHM_ROUNDS: usize = 16;
+/// In so many scans the rhythm of everybody was looked at: each look costs as much as a glance at ten others, since a
+/// history lies with the rest of its worker. Ten thousand workers are known after eight minutes.
+const RHYTHM_ROUNDS: usize = 64;
 /// A step of the wall clock that is worth a row. Less is what NTP does all day.
 const CLOCK_STEP_MIN_MS: u64 = 1000;
 impl Patrol {
     /// Warns of a silence that is unusual for this very worker, once for each silence.
     pub(super) fn suspect(&mut self, at: usize, now: Tick) {
-        let (hot, row) = (&self.hot[at], &mut self.rows[at]);
-        let beat_at = hot.slot.beat_at();
-        if !hot.slot.is_plainly_busy() || row.suspected == beat_at {
+        let row = &mut self.rows[at];
+        let beat_at = row.slot.beat_at();
+        if !row.slot.is_plainly_busy() || row.suspected == beat_at {
             return;
         }
         let Some(life) = self.census.life(row.key) else { return };
@@ -43,13 +45,13 @@ impl Patrol {
         for _ in 0..share {
             self.rhythm_at = (self.rhythm_at + 1) % count;
             let (hot, row) = (&mut self.hot[self.rhythm_at], &mut self.rows[self.rhythm_at]);
-            if !hot.slot.is_plainly_busy() {
+            if !row.slot.is_plainly_busy() {
                 row.history.skip();
                 row.counting = None;
                 continue;
             }
-            let beats = hot.slot.beats();
-            row.history.see(hot.slot.beat_at(), beats);
+            let beats = row.slot.beats();
+            row.history.see(row.slot.beat_at(), beats);
             let warns = row.history.warns_after(Duration::from_nanos(hot.tau_ns));
             let warns_ns = warns.and_then(|after| u64::try_from(after.as_nanos()).ok()).unwrap_or(u64::MAX);
             hot.quiet_ns = (hot.tau_ns / 2).min(warns_ns);
@@ -76,8 +78,9 @@ impl Patrol {
         if std::mem::replace(&mut self.lies_seen, total) == total {
             return;
         }
-        for (hot, row) in self.hot.iter().zip(&mut self.rows) {
-            let lies = &hot.slot.lies;
+        for row in &mut self.rows {
+            let slot = Arc::clone(&row.slot);
+            let lies = &slot.lies;
             let counts = [
                 (&lies.wrong_thread, Cause::WrongThreadHeartbeat),
                 (&lies.backwards, Cause::ProgressBackwards),

@@ -16,9 +16,11 @@ use interlock_domain::liveness::suspicion::History;
 use interlock_domain::time::{Tick, Wall};
 use serde_json::Value;
 
+use super::glance::{Glanced, Hot, glance};
 use super::ladder::Care;
 use super::notes::wall_at_boot;
 use super::outbox::Outbox;
+use super::pulse::Lines;
 use super::slot::{Deaths, Slot};
 use super::watchdog::{Fed, Feeder};
 use super::{EndProcess, Offer, Request, Settings, SharedFigures, TaskRow, TaskSpec, Tier};
@@ -41,21 +43,10 @@ const GAP_MIN: Duration = Duration::from_millis(250);
 /// The nice value that the supervisor asks for: it must run on a machine that starves its workers.
 const NICE: i32 = -10;
 
-/// What a scan reads of a worker that is plainly well. One of these for each living worker, side by side.
-pub(super) struct Hot {
-    pub(super) slot: Arc<Slot>,
-    pub(super) tau_ns: u64,
-    /// A silence below it is nothing to look at: half of tau, or less for a worker whose rhythm says so.
-    pub(super) quiet_ns: u64,
-    pub(super) deaths: Deaths,
-    /// Nothing was said about it: no cause, no suspicion.
-    pub(super) plain: bool,
-}
-
 /// What lives in a row.
 pub(super) enum Body {
-    /// A thread that we made.
-    Thread(thread::Thread),
+    /// A thread that we made; its handle lies with what every scan reads.
+    Thread,
     /// A thread that somebody else made.
     Adopted,
     /// A child process.
@@ -66,14 +57,14 @@ impl Body {
     /// Whether it can be told that it is gone by asking the body itself.
     fn is_gone(&mut self) -> bool {
         match self {
-            Body::Thread(thread) => thread.is_gone(),
-            Body::Adopted => false,
+            Body::Thread | Body::Adopted => false,
             Body::Process(process) => process.is_gone(),
         }
     }
 }
 
 pub(super) struct Row {
+    pub(super) slot: Arc<Slot>,
     pub(super) key: WorkerKey,
     pub(super) spec: TaskSpec,
     pub(super) started: Wall,
@@ -113,6 +104,7 @@ pub(super) struct Patrol {
     feeder: Option<Feeder>,
     orphans: Option<Orphans>,
     pub(super) census: Census,
+    pub(super) lines: Lines,
     /// `hot[i]` and `rows[i]` are the same worker.
     pub(super) hot: Vec<Hot>,
     pub(super) rows: Vec<Row>,
@@ -167,6 +159,7 @@ impl Patrol {
             feeder: settings.watchdog.map(|watchdog| Feeder::new(watchdog, now)),
             orphans: settings.reap_orphans.then(Orphans::default),
             census: Census::new(settings.first_task, settings.workers_max, settings.keep),
+            lines: Lines::default(),
             hot: Vec::new(),
             rows: Vec::new(),
             by_token: BTreeMap::new(),
@@ -277,26 +270,27 @@ impl Patrol {
             // Not to be reaped yet: it is asked again at the next scan.
             let Some(exit) = process.reap() else {
                 self.hot[at].deaths = Deaths::NotKnown;
-                self.hot[at].slot.watched(process.pid(), Deaths::NotKnown);
+                let pid = process.pid();
+                self.rows[at].slot.watched(pid, Deaths::NotKnown);
                 return;
             };
-            Patrol::last_word(&self.hot[at].slot, exit);
+            Patrol::last_word(&self.rows[at].slot, exit);
         }
-        let Hot { slot, .. } = self.hot.swap_remove(at);
-        let Row { key, spec, started, body, status, .. } = self.rows.swap_remove(at);
+        let Hot { thread, .. } = self.hot.swap_remove(at);
+        let Row { slot, key, spec, started, body, status, .. } = self.rows.swap_remove(at);
         self.by_token.remove(&slot.token);
         self.places.remove(&key);
         if let Some(moved) = self.rows.get(at) {
             self.places.insert(moved.key, at);
         }
         match body {
-            Body::Thread(mut thread) => {
-                if !thread.is_gone() {
-                    self.joining.push(thread);
-                }
-            }
-            Body::Adopted => {}
+            Body::Thread | Body::Adopted => {}
             Body::Process(process) => drop(self.by_pid.remove(&process.pid())),
+        }
+        if let Some(mut thread) = thread
+            && !thread.is_gone()
+        {
+            self.joining.push(thread);
         }
         let notice = self.census.judge(key, &sample(&slot, Hard::Gone, None), now);
         slot.unlink();
@@ -328,7 +322,8 @@ impl Patrol {
             self.gap(since, now);
         }
         self.last_scan = now;
-        let (mut due, mut closely) = self.glance(now);
+        let closely = std::mem::take(&mut self.closely);
+        let Glanced { mut due, mut closely } = glance(&mut self.hot, &self.lines, closely, now);
         let mut stuck: Option<String> = None;
         // Backwards: a burial moves the last row to the place of the buried one, and the last was looked at.
         while let Some(at) = closely.pop() {
@@ -349,39 +344,25 @@ impl Patrol {
         self.figures.scans.fetch_add(1, Ordering::Release);
     }
 
-    /// One pass over everybody that touches one line of each: the earliest deadline of those that are plainly well, and
-    /// the places of the others.
-    fn glance(&mut self, now: Tick) -> (Option<Tick>, Vec<usize>) {
-        let mut closely = std::mem::take(&mut self.closely);
-        closely.clear();
-        let mut due = u64::MAX;
-        for (at, hot) in self.hot.iter().enumerate() {
-            match hot.quiet(now) {
-                Some(next) if hot.deaths == Deaths::Told => due = due.min(next),
-                Some(_) | None => closely.push(at),
-            }
-        }
-        ((due != u64::MAX).then_some(Tick(due)), closely)
-    }
-
     /// The second look, at those who are not plainly well or have to be asked whether they are there.
     fn look_closely(&mut self, at: usize, now: Tick, stuck: &mut Option<String>) -> Option<Tick> {
         if self.hot[at].deaths == Deaths::NotKnown {
-            self.hot[at].deaths = self.hot[at].slot.deaths();
+            self.hot[at].deaths = self.rows[at].slot.deaths();
         }
-        let gone = match self.hot[at].deaths {
+        let (hot, row) = (&mut self.hot[at], &mut self.rows[at]);
+        let gone = match hot.deaths {
             Deaths::Told => false,
-            Deaths::NotKnown | Deaths::Joined => self.rows[at].body.is_gone(),
+            Deaths::NotKnown | Deaths::Joined => hot.is_joined() || row.body.is_gone(),
             Deaths::Asked => {
-                let link = self.hot[at].slot.with_link(super::link::Link::says_gone);
-                link.unwrap_or(false) || self.rows[at].body.is_gone()
+                let link = row.slot.with_link(super::link::Link::says_gone);
+                link.unwrap_or(false) || hot.is_joined() || row.body.is_gone()
             }
         };
         if gone {
             self.bury(at, now);
             return None;
         }
-        match self.hot[at].quiet(now) {
+        match self.hot[at].quiet(&self.rows[at].slot.pulse, now) {
             Some(next) => (next != u64::MAX).then_some(Tick(next)),
             None => self.look(at, now, stuck),
         }
@@ -393,15 +374,15 @@ impl Patrol {
         let hot = &mut self.hot[at];
         let row = &self.rows[at];
         let life = self.census.life(row.key)?;
-        let hard = match hot.slot.dying_since() {
+        let hard = match row.slot.dying_since() {
             Some(since) if now.since(since) < DYING_MAX => Hard::Dying,
             Some(_) | None => Hard::Alive,
         };
-        let mut sample = sample(&hot.slot, hard, None);
+        let mut sample = sample(&row.slot, hard, None);
         if life.is_suspect(&sample, now) {
             // Of a thread that goes away under our hands there are none.
             let pid = if let Body::Process(process) = &row.body { process.pid() } else { self.own_pid };
-            sample.counters = proc::counters(pid, hot.slot.tid.load(Ordering::Acquire)).ok();
+            sample.counters = proc::counters(pid, row.slot.tid.load(Ordering::Acquire)).ok();
         }
         let mut notice = self.census.judge(row.key, &sample, now);
         let life = self.census.life(row.key)?;
@@ -411,8 +392,8 @@ impl Patrol {
         }
         let due = life.due(&sample, now);
         if let Some(notice) = &mut notice {
-            let (phase, _) = hot.slot.names();
-            if !phase.is_empty() && !hot.slot.is_plainly_busy() {
+            let (phase, _) = row.slot.names();
+            if !phase.is_empty() && !row.slot.is_plainly_busy() {
                 notice.detail = format!("phase {phase}: {}", notice.detail);
             }
         }
@@ -477,29 +458,13 @@ impl Patrol {
     }
 }
 
-impl Hot {
-    /// When it is due next, ns (never, while it owes nothing: the far end of time), if a glance says that all is well.
-    #[inline]
-    fn quiet(&self, now: Tick) -> Option<u64> {
-        if !self.plain {
-            return None;
-        }
-        if !self.slot.is_plainly_busy() {
-            return self.slot.owes_nothing().then_some(u64::MAX);
-        }
-        let beat_at = self.slot.beat_at();
-        let silent = now.0.saturating_sub(beat_at.0);
-        let flat = self.slot.progress_at().map_or(0, |at| now.0.saturating_sub(at.0));
-        (silent < self.quiet_ns && flat < self.tau_ns).then_some(beat_at.0 + self.tau_ns)
-    }
-}
-
 impl Past {
     pub(super) fn row(&self, key: WorkerKey) -> TaskRow {
         TaskRow {
             key,
             name: self.spec.name.clone(),
             about: self.spec.about.clone(),
+            own: self.spec.own,
             state: State::Dead,
             cause: None,
             last_beat_ms: None,

@@ -13,11 +13,13 @@ use interlock_domain::liveness::suspicion::History;
 use interlock_domain::time::Tick;
 
 use super::Request;
+use super::glance::Hot;
 use super::ladder::Anew;
-use super::patrol::{Body, Hot, Patrol, Row};
+use super::patrol::{Body, Patrol, Row};
 use super::slot::{Deaths, Slot};
 use super::spec::{SpawnRefused, TaskError, TaskRow, TaskSpec, Work};
 use super::worker;
+use crate::sys::thread::Thread;
 use crate::sys::{clock, machine};
 
 /// Requests served in one round: a flood of them must not put off a scan.
@@ -46,9 +48,15 @@ impl Patrol {
             Request::Spawn(spec, work, reply) => drop(reply.send(self.begin(spec, work, None, now))),
             Request::Adopt(spec, slot, reply) => drop(reply.send(self.adopt(spec, slot, now))),
             Request::Launched(launched) => self.launched(*launched, now),
-            Request::Stop(task, reply) => drop(reply.send(self.stop(task, now))),
-            Request::Pause(task, pause, reply) => drop(reply.send(self.pause(task, pause, now))),
-            Request::Abandon(task, reply) => drop(reply.send(self.abandon(task, now))),
+            Request::Stop(task, reply) => {
+                let _ = reply.send(self.not_own(task).and_then(|()| self.stop(task, now)));
+            }
+            Request::Pause(task, pause, reply) => {
+                let _ = reply.send(self.not_own(task).and_then(|()| self.pause(task, pause, now)));
+            }
+            Request::Abandon(task, reply) => {
+                let _ = reply.send(self.not_own(task).and_then(|()| self.abandon(task, now)));
+            }
             Request::Restart(task, reply) => drop(reply.send(self.restart(task, now))),
             Request::Clean(task, reply) => drop(reply.send(self.clean(task, now))),
             Request::List(reply) => drop(reply.send(self.list(now))),
@@ -87,9 +95,10 @@ impl Patrol {
         }
     }
 
-    pub(super) fn slot(&self, spec: &TaskSpec, key: WorkerKey) -> Arc<Slot> {
+    pub(super) fn slot(&mut self, spec: &TaskSpec, key: WorkerKey) -> Arc<Slot> {
         let tau = self.limits_of(spec).tau;
-        let slot = Slot::new(&spec.name, tau, spec.checkpoints.clone(), Arc::clone(&self.figures.lies));
+        let lies = Arc::clone(&self.figures.lies);
+        let slot = Slot::new(&spec.name, tau, spec.checkpoints.clone(), lies, self.lines.take());
         slot.christen(key);
         Arc::new(slot)
     }
@@ -111,7 +120,7 @@ impl Patrol {
         };
         match worker::start(&spec, &slot, self.tier, &self.bell(), work) {
             Ok(thread) => {
-                self.settle_in(key, spec, slot, Body::Thread(thread), anew, now);
+                self.settle_in(key, spec, slot, Body::Thread, Some(thread), anew, now);
                 Ok(key)
             }
             Err(error) => {
@@ -126,17 +135,19 @@ impl Patrol {
     fn adopt(&mut self, spec: TaskSpec, slot: Arc<Slot>, now: Tick) -> Result<WorkerKey, SpawnRefused> {
         let key = self.birth(&spec, None, now)?;
         slot.christen(key);
-        self.settle_in(key, spec, slot, Body::Adopted, None, now);
+        self.settle_in(key, spec, slot, Body::Adopted, None, None, now);
         Ok(key)
     }
 
     /// Gives a new life its place in the rounds.
+    #[expect(clippy::too_many_arguments, reason = "all that a life is made of, from three makers")]
     pub(super) fn settle_in(
         &mut self,
         key: WorkerKey,
         spec: TaskSpec,
         slot: Arc<Slot>,
         body: Body,
+        thread: Option<Thread>,
         anew: Option<Anew>,
         now: Tick,
     ) {
@@ -149,8 +160,10 @@ impl Patrol {
         let tau_ns = u64::try_from(tau.as_nanos()).unwrap_or(u64::MAX);
         self.by_token.insert(slot.token, key);
         self.places.insert(key, self.rows.len());
-        self.hot.push(Hot { slot, deaths: Deaths::NotKnown, tau_ns, quiet_ns: tau_ns / 2, plain: true });
+        let line = slot.pulse.number();
+        self.hot.push(Hot { tau_ns, quiet_ns: tau_ns / 2, thread, line, deaths: Deaths::NotKnown, plain: true });
         self.rows.push(Row {
+            slot,
             key,
             spec,
             started: clock::wall(),
@@ -167,8 +180,12 @@ impl Patrol {
     }
 
     pub(super) fn refused(&mut self, refused: SpawnRefused, now: Tick) -> SpawnRefused {
-        self.figures.spawn_refused.fetch_add(1, Ordering::Relaxed);
-        self.outbox.put(Notice::supervisor(Cause::SpawnRefused, refused.to_string(), now));
+        let count = self.figures.spawn_refused.fetch_add(1, Ordering::Relaxed) + 1;
+        // Whoever asks for ten thousand is told ten thousand times; the evidence, whenever the count has doubled.
+        if count.is_power_of_two() {
+            let detail = format!("{refused}; {count} refused so far");
+            self.outbox.put(Notice::supervisor(Cause::SpawnRefused, detail, now));
+        }
         refused
     }
 
@@ -179,6 +196,12 @@ impl Patrol {
         let life = self.census.newest(task).ok_or(TaskError::NoSuchTask(task))?;
         let key = life.key();
         self.places.get(&key).copied().ok_or(TaskError::Ended(task, life.state()))
+    }
+
+    /// What the daemon is made of is nobody's to stop one by one.
+    fn not_own(&self, task: TaskId) -> Result<(), TaskError> {
+        let own = self.living(task).is_ok_and(|at| self.rows[at].spec.own);
+        if own { Err(TaskError::Own(task)) } else { Ok(()) }
     }
 
     fn stop(&mut self, task: TaskId, now: Tick) -> Result<(), TaskError> {
@@ -197,7 +220,7 @@ impl Patrol {
                 self.outbox.put(notice);
             }
         }
-        self.hot[at].slot.set_pause(pause);
+        self.rows[at].slot.set_pause(pause);
         Ok(())
     }
 
@@ -235,7 +258,8 @@ impl Patrol {
     }
 
     fn row_of_living(&self, at: usize, now: Tick) -> TaskRow {
-        let (slot, row) = (&self.hot[at].slot, &self.rows[at]);
+        let row = &self.rows[at];
+        let slot = &row.slot;
         let (phase, checkpoint) = slot.names();
         let in_phase = !slot.is_plainly_busy() && !slot.owes_nothing();
         let silent = now.since(slot.beat_at());
@@ -243,6 +267,7 @@ impl Patrol {
             key: row.key,
             name: row.spec.name.clone(),
             about: row.spec.about.clone(),
+            own: row.spec.own,
             state: State::Running,
             cause: None,
             last_beat_ms: u64::try_from(silent.as_millis()).ok(),

@@ -1,7 +1,7 @@
 //! One worker's place between it and the supervisor: atomics that one side writes and the other reads.
 //!
-//! Lines of the cache are kept apart by who writes them: what a worker writes on every beat, what the supervisor
-//! orders, and what is refused. Texts lie behind a lock that the worker takes for a copy and the supervisor only tries.
+//! Lines of the cache are kept apart by who writes them: what a worker writes on every beat ([`super::pulse`]), what
+//! the supervisor orders, and what is refused. Texts lie behind a lock that the worker takes for a copy and the supervisor only tries.
 
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU32, AtomicU64, Ordering};
@@ -16,6 +16,7 @@ use serde_json::Value;
 
 use super::heart::Finished;
 use super::link::Link;
+use super::pulse::{BUSY, IDLE, Line, PAUSED, PHASE, PHASE_EXTERNAL};
 use crate::sys::clock;
 
 /// How the death of the thread is learned.
@@ -31,12 +32,6 @@ pub(super) enum Deaths {
     Asked = 3,
 }
 
-pub(super) const BUSY: u8 = 0;
-pub(super) const IDLE: u8 = 1;
-pub(super) const PAUSED: u8 = 2;
-pub(super) const PHASE: u8 = 3;
-pub(super) const PHASE_EXTERNAL: u8 = 4;
-
 thread_local! {
     /// The token of the slot that the calling thread is registered with; 0 for none.
     pub(super) static OWN: Cell<u64> = const { Cell::new(0) };
@@ -47,21 +42,6 @@ thread_local! {
 }
 
 static NEXT_TOKEN: AtomicU64 = AtomicU64::new(1);
-
-/// Written by the worker on every beat. Two lines of 64 bytes apart from everything else: the adjacent-line
-/// prefetcher would otherwise make neighbours pay for each other's beats.
-#[derive(Debug)]
-#[repr(align(128))]
-pub(super) struct Pulse {
-    pub(super) beat_at: AtomicU64,
-    pub(super) beats: AtomicU64,
-    /// 0 until progress is declared.
-    pub(super) progress_at: AtomicU64,
-    pub(super) progress: AtomicU64,
-    pub(super) phase_began: AtomicU64,
-    pub(super) phase_limit: AtomicU64,
-    pub(super) doing: AtomicU8,
-}
 
 /// Written by the supervisor, read by the worker.
 #[derive(Debug, Default)]
@@ -85,7 +65,7 @@ pub(super) struct Lies {
 /// One worker's place between it and the supervisor.
 #[derive(Debug)]
 pub(super) struct Slot {
-    pub(super) pulse: Pulse,
+    pub(super) pulse: Line,
     pub(super) orders: Orders,
     pub(super) lies: Lies,
     /// Counts refusals of all workers, so that a scan looks at `lies` only when there is a new one.
@@ -118,17 +98,15 @@ pub(super) struct Names {
 }
 
 impl Slot {
-    pub(super) fn new(name: &str, tau: Duration, checkpoints: Vec<&'static str>, lies_total: Arc<AtomicU64>) -> Slot {
+    pub(super) fn new(
+        name: &str,
+        tau: Duration,
+        checkpoints: Vec<&'static str>,
+        lies_total: Arc<AtomicU64>,
+        pulse: Line,
+    ) -> Slot {
         Slot {
-            pulse: Pulse {
-                beat_at: AtomicU64::new(clock::coarse().0),
-                beats: AtomicU64::new(0),
-                progress_at: AtomicU64::new(0),
-                progress: AtomicU64::new(0),
-                phase_began: AtomicU64::new(0),
-                phase_limit: AtomicU64::new(0),
-                doing: AtomicU8::new(BUSY),
-            },
+            pulse,
             orders: Orders::default(),
             lies: Lies::default(),
             lies_total,

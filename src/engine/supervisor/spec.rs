@@ -60,6 +60,8 @@ pub struct TaskSpec {
     pub stack: usize,
     /// Whether the watchdog is held while it is a ZOMBIE.
     pub vital: bool,
+    /// One of the daemon's own: nobody may stop or pause it, and lists show it only when something is wrong with it.
+    pub own: bool,
     /// The order in which its checkpoints come, round and round; empty when it declares none.
     pub checkpoints: Vec<&'static str>,
     /// How often it beats while all is well; none when it declares no rhythm.
@@ -80,6 +82,7 @@ impl TaskSpec {
             tau: None,
             stack: STACK,
             vital: false,
+            own: false,
             checkpoints: Vec::new(),
             rate: None,
             needs: Vec::new(),
@@ -97,6 +100,8 @@ pub struct TaskRow {
     pub name: String,
     /// What it does.
     pub about: String,
+    /// One of the daemon's own.
+    pub own: bool,
     /// Its state.
     pub state: State,
     /// Why; none for one that simply runs.
@@ -172,6 +177,9 @@ pub enum TaskError {
     /// It has ended: there is nothing to stop, pause or resume.
     #[error("task {0} is {state}", state = .1.name())]
     Ended(TaskId, State),
+    /// It is one of the daemon's own.
+    #[error("task {0} is the daemon's own; stop the daemon instead")]
+    Own(TaskId),
     /// It runs, or its work can be done only once.
     #[error("task {0} cannot begin again")]
     NotRestartable(TaskId),

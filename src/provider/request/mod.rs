@@ -10,6 +10,7 @@ mod gemini;
 mod responses;
 
 use interlock_domain::block::{Block, Kept, Message, Provider, Role};
+use interlock_domain::repair::history::{Journal, repair};
 use serde_json::{Map, Value};
 
 use super::Dialect;
@@ -52,15 +53,19 @@ pub fn body(dialect: &Dialect, ask: &Ask<'_>) -> Value {
     }
 }
 
-/// The history alone: `messages`, `input` items, or `contents`. The system's words are not in it.
+/// The history alone, mended: `messages`, `input` items, or `contents`. The system's words are not in it.
+///
+/// A call that has no result here has an unknown outcome: whoever knows better closes the history first
+/// ([`close`](interlock_domain::repair::history::close)).
 #[must_use]
 pub fn history(dialect: &Dialect, history: &[Message]) -> Vec<Value> {
-    match dialect.provider {
+    let messages = match dialect.provider {
         Provider::Anthropic => anthropic::history(history),
         Provider::Chat => chat::history(history, dialect.thoughts_back),
         Provider::Responses => responses::history(history),
         Provider::Gemini => gemini::history(history),
-    }
+    };
+    repair(dialect.provider, messages, &Journal::new()).messages
 }
 
 /// The path of the request under the endpoint's base address.

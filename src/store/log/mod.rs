@@ -31,6 +31,8 @@ pub(super) use opening::{Past, Quarantined};
 
 /// A start reads at most this many rows plus one group: a few milliseconds.
 const MARK_EVERY: u64 = 4096;
+/// The length of the write-ahead log is looked at once in so many rows: a look costs as much as a row.
+const WAL_LOOK_EVERY: u64 = 32;
 /// A checkpoint is written once so many rows are beyond the last one …
 const CHECKPOINT_ROWS: u64 = 64;
 /// … or after this time, if there is any row beyond it.
@@ -102,6 +104,11 @@ pub(super) struct Log {
     clock: fn() -> Stamp,
     limits: Limits,
     segment: Segment,
+    /// Segments that a reader kept from becoming plain files, and when that was last tried.
+    left_open: Vec<Seq>,
+    left_tried: Tick,
+    /// The last row at which the length of the write-ahead log was looked at.
+    wal_looked: Seq,
     /// About how long the segment is, counted from its length at opening.
     segment_len: u64,
     /// The last row of the segment says that it is closed.
@@ -128,6 +135,8 @@ pub(super) struct Found {
     pub(super) standing: Standing,
     pub(super) head: Option<Head>,
     pub(super) open_calls: Vec<Recorded>,
+    /// Whether the run before ended in order; none where there was none, or its end cannot be told.
+    pub(super) ended: Option<bool>,
 }
 
 impl Log {
@@ -172,11 +181,27 @@ impl Log {
         let full = self.segment_len >= self.limits.segment_len_max;
         // A new key signs a segment of its own.
         let foreign = opening::is_foreign(&self.segment, &self.key.public());
-        if self.closed || full || foreign {
+        let pinned = self.pinned();
+        if self.closed || full || foreign || pinned.is_some() {
             self.next_segment()?;
             self.retain()?;
         }
+        if let Some(bytes) = pinned {
+            let detail = json!({ "bytes": bytes, "limit": segment::WAL_LEN_MAX });
+            self.add(std::iter::once(&Row::new((self.clock)(), kind::WAL_LARGE).detailed(&detail)))?;
+        }
         Ok(())
+    }
+
+    /// How long the write-ahead log is, when somebody reads so long that it grows without bound: the rows then go on in
+    /// a segment of their own, with a log of its own.
+    fn pinned(&mut self) -> Option<u64> {
+        if self.last.seq.0 < self.wal_looked.0 + WAL_LOOK_EVERY {
+            return None;
+        }
+        self.wal_looked = self.last.seq;
+        let bytes = segment::wal_len(&self.segment.path);
+        (bytes > 2 * segment::WAL_LEN_MAX.unsigned_abs()).then_some(bytes)
     }
 
     fn add<'a>(&mut self, rows: impl Iterator<Item = &'a Row> + Clone) -> Result<(), Fault> {
@@ -237,6 +262,21 @@ impl Log {
         if self.unsynced && now.mono.since(self.synced) >= CHECKPOINT_TIME {
             self.sync_signs(now);
         }
+        self.rest_left_open(now.mono);
+    }
+
+    /// A reader that held an older segment may have gone: then it becomes a plain file now.
+    fn rest_left_open(&mut self, now: Tick) {
+        let Some(first) = self.left_open.first().copied() else { return };
+        if now.since(self.left_tried) < CHECKPOINT_TIME {
+            return;
+        }
+        self.left_tried = now;
+        let rested = Segment::open(&self.dir, first, self.limits.pages_max()).map(|segment| segment.rest().is_ok());
+        // One that cannot be opened is the verifier's to tell of, or is unlinked already.
+        if rested.unwrap_or(true) {
+            self.left_open.remove(0);
+        }
     }
 
     /// Vouches for everything that is written, durably.
@@ -281,12 +321,13 @@ impl Log {
         let next = Segment::open(&self.dir, header.first, self.limits.pages_max()).map_err(|e| Fault::of_open(&e))?;
         self.segment_len = next.len().map_err(|e| Fault::of(&e))?;
         let old = std::mem::replace(&mut self.segment, next);
+        let left = old.header.first;
         self.closed = false;
         self.marked = self.last.seq;
         // A reader may hold it; a segment with its companions reads just as well.
         match old.rest() {
             Ok(()) => {}
-            Err(e) if Fault::of(&e) == Fault::Locked => {}
+            Err(e) if Fault::of(&e) == Fault::Locked => self.left_open.push(left),
             Err(e) => return Err(Fault::of(&e)),
         }
         let firsts = segment::list(&self.dir).map_err(|e| Fault::of_open(&e))?;

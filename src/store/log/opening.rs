@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use interlock_domain::id::Seq;
 use serde_json::Value;
 
-use super::super::chain::{Algorithm, Hash, START, Tree};
+use super::super::chain::{Hash, START, Tree};
 use super::super::checkpoint::Checkpoints;
 use super::super::error::{Fault, StoreError};
 use super::super::head::{self, Head, HeadFile, Heads};
@@ -80,6 +80,7 @@ impl Log {
             Some(moved) => Standing::Quarantined { first: moved.first },
             None => stand(&dir, heads, firsts.is_empty(), &tail)?,
         };
+        let ended = (!firsts.is_empty()).then_some(tail.ended && quarantined.is_none());
         let mut last = tail.last;
         if let (Standing::TailLost { .. }, Some(head)) = (standing, heads.newest()) {
             last.seq = head.seq;
@@ -96,6 +97,9 @@ impl Log {
             boot_id: settings.boot_id.clone(),
             clock: settings.clock,
             limits: settings.limits,
+            left_open: Vec::new(),
+            left_tried: now.mono,
+            wal_looked: last.seq,
             segment_len: segment.len().map_err(|e| StoreError::sqlite(&segment.path, e))?,
             closed: tail.closed,
             marked: tail.marked,
@@ -114,7 +118,7 @@ impl Log {
             log.tell_quarantine(moved, heads.newest())
                 .map_err(|fault| StoreError::NotWritable { path: log.dir.clone(), fault })?;
         }
-        Ok((log, Found { standing, head: heads.newest(), open_calls }))
+        Ok((log, Found { standing, head: heads.newest(), open_calls, ended }))
     }
 }
 
@@ -170,7 +174,7 @@ fn newest(settings: &Settings, dir: &Path, first: Seq, past: Past) -> Result<(Se
 fn begin(settings: &Settings, dir: &Path, key: &Key, heads: Heads, least: Seq) -> Result<(Segment, Tail), StoreError> {
     let previous = heads.newest().unwrap_or(head::NOTHING);
     let header = Header {
-        algorithm: Algorithm::Sha256,
+        algorithm: settings.algorithm,
         first: Seq(previous.seq.0 + 1).max(if previous.seq.0 == 0 { least } else { Seq(1) }),
         previous: previous.hash,
         tree: Tree::default(),
@@ -229,6 +233,8 @@ struct Tail {
     open: OpenCalls,
     marked: Seq,
     closed: bool,
+    /// The last row says that the daemon ended in order.
+    ended: bool,
     /// The first row here whose hash does not fit.
     first_bad: Option<Seq>,
 }
@@ -242,6 +248,7 @@ impl Tail {
             open: header.open.clone(),
             marked: before,
             closed: false,
+            ended: false,
             first_bad: None,
         };
         let mut from = Seq(0);
@@ -270,6 +277,7 @@ impl Tail {
             tail.last.tree.push(header.algorithm, hash);
             tail.open.note(recorded.seq, &recorded.row);
             tail.closed = recorded.row.kind == kind::SEGMENT_CLOSED;
+            tail.ended = recorded.row.kind == kind::END;
         }
         Ok(tail)
     }

@@ -7,12 +7,15 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use interlock_domain::time::Wall;
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior};
 
-use super::error::StoreError;
+use super::error::{Fault, StoreError};
+use super::read::percent;
 
 pub mod alarm;
 mod aside;
+pub mod learned;
 pub mod mcp;
 pub mod workflow;
 
@@ -53,6 +56,7 @@ CREATE TABLE mcp_task (
   error TEXT
 ) STRICT, WITHOUT ROWID;
 ",
+    learned::SCHEMA,
     "
 CREATE TABLE workflow (
   id INTEGER PRIMARY KEY,
@@ -66,6 +70,9 @@ CREATE TABLE workflow (
 /// Cleared alarms that are kept: enough for a shift
 /// report, few enough that the file stays small. The log has them all.
 const ENDED_KEPT: u32 = 2_000;
+
+/// Where the numbers of a life begin whose state cannot be kept, at least: no file has ever given out so many.
+const NOT_KEPT_FROM: i64 = 1_000_000_000;
 
 /// The open file.
 #[derive(Debug)]
@@ -97,6 +104,49 @@ impl State {
         Ok(State { path, connection })
     }
 
+    /// The same, and where the disk does not take writes now, a state in memory with what the file holds: the daemon
+    /// supervises and stops the plant also from a full or read-only disk. What changes then is lost with the process,
+    /// so its numbers begin far above all that a file has given out, at the second of this start. `begin` makes the first
+    /// changes, which show whether the file takes any.
+    ///
+    /// # Errors
+    /// As [`State::open`], for what does not pass by itself.
+    pub fn open_or_remember<T>(
+        state: &Path,
+        now: Wall,
+        begin: impl Fn(&mut State) -> Result<T, StoreError>,
+    ) -> Result<(State, T, Option<Fault>), StoreError> {
+        let begun = State::open(state).and_then(|mut state| begin(&mut state).map(|begun| (state, begun)));
+        match begun {
+            Ok((state, begun)) => Ok((state, begun, None)),
+            Err(error) => {
+                let Some(fault) = Fault::passing(&error) else { return Err(error) };
+                let mut state = State::in_memory(state, now)?;
+                let begun = begin(&mut state)?;
+                Ok((state, begun, Some(fault)))
+            }
+        }
+    }
+
+    fn in_memory(state: &Path, now: Wall) -> Result<State, StoreError> {
+        let path = state.join("state.db");
+        let sqlite = |e| StoreError::sqlite(&path, e);
+        let mut connection = Connection::open_in_memory().map_err(sqlite)?;
+        migrate(&mut connection, STEPS).map_err(|e| match e {
+            Migration::Newer { found, supported } => StoreError::Newer { path: path.clone(), found, supported },
+            Migration::Sqlite(e) => StoreError::sqlite(&path, e),
+        })?;
+        // As far as the file can be read; where it cannot, the memory begins empty.
+        let _ = copy_from(&connection, &path);
+        let second = (now.0 / 1000).max(NOT_KEPT_FROM);
+        // A life may use a million batches; questions and tasks are typed by people.
+        for (counter, first) in [("batch", (1 << 60) + (second << 20)), ("question", second), ("task", second)] {
+            let next = "INSERT INTO counter VALUES (?1, ?2) ON CONFLICT (name) DO UPDATE SET next = max(next, ?2)";
+            connection.execute(next, rusqlite::params![counter, first]).map_err(sqlite)?;
+        }
+        Ok(State { path, connection })
+    }
+
     fn transact<T>(
         &mut self,
         change: impl FnOnce(&rusqlite::Transaction<'_>) -> rusqlite::Result<T>,
@@ -119,6 +169,21 @@ impl State {
         let run = || self.connection.prepare_cached(query)?.query_map(values, map)?.collect::<rusqlite::Result<_>>();
         run().map_err(|e| StoreError::sqlite(&self.path, e))
     }
+}
+
+/// Copies the rows of every table of the file, without a lock and without a trace beside it.
+fn copy_from(connection: &Connection, path: &Path) -> rusqlite::Result<()> {
+    let file = format!("file:{}?immutable=1", percent(path));
+    connection.execute("ATTACH ? AS file", [file])?;
+    let names: Vec<String> = connection
+        .prepare("SELECT name FROM main.sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'")?
+        .query_map([], |row| row.get(0))?
+        .collect::<rusqlite::Result<_>>()?;
+    for name in names {
+        // A table that an older build made otherwise stays empty.
+        let _ = connection.execute(&format!("INSERT INTO main.\"{name}\" SELECT * FROM file.\"{name}\""), []);
+    }
+    connection.execute_batch("DETACH file")
 }
 
 /// Takes `count` numbers of a counter, from 1; returns the first.
@@ -178,13 +243,35 @@ mod tests {
         assert_eq!(State::open(dir.path()).unwrap().set_aside("task", 1).unwrap(), 1);
     }
 
+    /// A disk that takes no writes: here, a directory in the place of the file, or a file that another one has locked.
+    #[test]
+    fn a_state_that_cannot_be_kept_is_remembered_and_its_numbers_are_nobody_elses() {
+        let dir = tempfile::tempdir().unwrap();
+        let now = Wall(1_796_000_000_500);
+        let begin = |state: &mut State| state.set_aside("task", 16);
+        let (mut kept, first, fault) = State::open_or_remember(dir.path(), now, begin).unwrap();
+        assert_eq!((first, fault), (1, None));
+        kept.raise_alarm("task:t1", "stuck", now).unwrap();
+        kept.connection.execute_batch("PRAGMA wal_checkpoint(TRUNCATE); BEGIN EXCLUSIVE").unwrap();
+        let (mut remembered, first, fault) = State::open_or_remember(dir.path(), now, begin).unwrap();
+        assert_eq!((first, fault), (1_796_000_000, Some(Fault::Locked)));
+        assert_eq!(remembered.set_aside("question", 16).unwrap(), 1_796_000_000);
+        assert!(remembered.set_aside("batch", 1).unwrap() > 1 << 60);
+        assert_eq!(remembered.standing_alarms().unwrap().len(), 1, "what the file holds is known");
+        remembered.raise_alarm("disk", "full", now).unwrap();
+        kept.connection.execute_batch("ROLLBACK").unwrap();
+        let (kept, first, fault) = State::open_or_remember(dir.path(), now, begin).unwrap();
+        assert_eq!((first, fault), (17, None));
+        assert_eq!(kept.standing_alarms().unwrap().len(), 1);
+    }
+
     #[test]
     fn a_file_of_a_newer_build_is_refused_and_left_as_it_is() {
         let dir = tempfile::tempdir().unwrap();
         State::open(dir.path()).unwrap().connection.pragma_update(None, "user_version", 99).unwrap();
         let refused = State::open(dir.path()).unwrap_err();
         let path = dir.path().join("state.db");
-        assert_eq!(refused.to_string(), format!("{} has format 99; this build reads up to 3", path.display()));
+        assert_eq!(refused.to_string(), format!("{} has format 99; this build reads up to 4", path.display()));
         let connection = Connection::open(path).unwrap();
         assert_eq!(connection.pragma_query_value(None, "user_version", |row| row.get::<_, i64>(0)).unwrap(), 99);
     }

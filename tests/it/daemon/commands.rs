@@ -181,4 +181,10 @@ fn every_shipped_command_reaches_its_tool() {
     }
     assert!(left.is_empty(), "no sentence for {left:?}");
     assert!(wrong.is_empty(), "{} of 141:\n{}", wrong.len(), wrong.join("\n"));
+    // And what each gave back is what its tool promises: nothing invalid, nothing that has to be normalized first.
+    let judged = daemon.ask("evidence.query", json!({ "kind": "validity", "limit": 10_000 })).unwrap();
+    let judged = judged.as_array().unwrap();
+    let odd: Vec<String> = judged.iter().filter(|row| row["to"] != "valid").map(ToString::to_string).collect();
+    assert!(judged.len() > 141, "{} outputs were judged", judged.len());
+    assert!(odd.is_empty(), "{} of {}:\n{}", odd.len(), judged.len(), odd.join("\n"));
 }

@@ -2,11 +2,14 @@
 mod agents;
 mod commands;
 mod crash;
+mod ground;
 mod interlocks;
+mod learning;
 mod manners;
 mod proxy;
 mod voice;
 mod workflows;
+mod wyoming;
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::{UnixDatagram, UnixStream};
@@ -17,30 +20,30 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 /// The one deadline of these tests: what takes longer hangs. The machines that run them are slow and shared.
-const DEADLINE: Duration = Duration::from_secs(60);
+pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
 
 /// A running daemon with a state directory of its own.
-struct Daemon {
+pub(crate) struct Daemon {
     child: Child,
     home: Option<tempfile::TempDir>,
-    socket: PathBuf,
+    pub(crate) socket: PathBuf,
 }
 
 /// A directory for one daemon, with what it needs to be found.
-struct Home {
+pub(crate) struct Home {
     directory: tempfile::TempDir,
 }
 
 impl Home {
-    fn new() -> Home {
+    pub(crate) fn new() -> Home {
         Home { directory: tempfile::tempdir().unwrap() }
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }
 
-    fn config(&self, text: &str) -> PathBuf {
+    pub(crate) fn config(&self, text: &str) -> PathBuf {
         let path = self.path("interlock.toml");
         std::fs::write(&path, text).unwrap();
         path
@@ -57,50 +60,87 @@ impl Home {
     }
 
     /// Starts the daemon and waits until it says that it is ready, as systemd does.
-    fn start(self, config: Option<&Path>) -> Daemon {
+    pub(crate) fn start(self, config: Option<&Path>) -> Daemon {
+        self.start_heard(config, &[]).0
+    }
+
+    /// The same, with variables of its own; gives the socket on which it speaks to systemd, too.
+    fn start_heard(self, config: Option<&Path>, envs: &[(&str, &str)]) -> (Daemon, Heard) {
         let notify = self.path("notify");
         // A second life in the same directory binds it anew.
         let _ = std::fs::remove_file(&notify);
         let listener = UnixDatagram::bind(&notify).unwrap();
         listener.set_read_timeout(Some(DEADLINE)).unwrap();
         let log = std::fs::File::create(self.path("log")).unwrap();
-        let child =
-            self.command(config).env("NOTIFY_SOCKET", &notify).stdout(Stdio::null()).stderr(log).spawn().unwrap();
+        let child = self
+            .command(config)
+            .env("NOTIFY_SOCKET", &notify)
+            .envs(envs.iter().copied())
+            .stdout(Stdio::null())
+            .stderr(log)
+            .spawn()
+            .unwrap();
         let socket = self.path("interlock.sock");
         let daemon = Daemon { child, home: Some(self.directory), socket };
+        let mut heard = Heard { listener, told: Vec::new() };
+        while !heard.told.iter().any(|line| line == "READY=1") {
+            assert!(heard.listen(DEADLINE), "not ready: {:?}\n{}", heard.told, daemon.log());
+        }
+        (daemon, heard)
+    }
+}
+
+/// What systemd hears.
+struct Heard {
+    listener: UnixDatagram,
+    /// Every assignment, in order.
+    told: Vec<String>,
+}
+
+impl Heard {
+    /// Hears one message; false when none comes in this time.
+    fn listen(&mut self, time: Duration) -> bool {
+        self.listener.set_read_timeout(Some(time)).unwrap();
         let mut message = [0; 4096];
+        let Ok(length) = self.listener.recv(&mut message) else { return false };
+        self.told.extend(String::from_utf8_lossy(&message[..length]).lines().map(str::to_owned));
+        true
+    }
+
+    /// Hears until something begins so; what was said before it is forgotten.
+    fn until(&mut self, beginning: &str) -> String {
+        let end = Instant::now() + DEADLINE;
         loop {
-            let length =
-                listener.recv(&mut message).unwrap_or_else(|error| panic!("not ready: {error}\n{}", daemon.log()));
-            let text = String::from_utf8_lossy(&message[..length]);
-            if text.lines().any(|line| line == "READY=1") {
-                return daemon;
+            if let Some(at) = self.told.iter().position(|line| line.starts_with(beginning)) {
+                return self.told.drain(..=at).next_back().unwrap();
             }
+            let left = end.saturating_duration_since(Instant::now());
+            assert!(!left.is_zero() && self.listen(left), "{beginning} was not said");
         }
     }
 }
 
 impl Daemon {
-    fn start() -> Daemon {
+    pub(crate) fn start() -> Daemon {
         Home::new().start(None)
     }
 
-    fn with(config: &str) -> Daemon {
+    pub(crate) fn with(config: &str) -> Daemon {
         let home = Home::new();
         let path = home.config(config);
         home.start(Some(&path))
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.home.as_ref().unwrap().path().join(name)
     }
 
-    fn log(&self) -> String {
+    pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(self.path("log")).unwrap_or_default()
     }
 
     /// One request on a connection of its own: the answer, or the error.
-    fn ask(&self, verb: &str, args: Value) -> Result<Value, Value> {
+    pub(crate) fn ask(&self, verb: &str, args: Value) -> Result<Value, Value> {
         let (mut items, end) = self.lines(verb, args);
         match end {
             Some(Ok(value)) => Ok(value),
@@ -141,14 +181,14 @@ impl Daemon {
     }
 
     /// The command line, as a person types it.
-    fn cli(&self, args: &[&str]) -> Output {
+    pub(crate) fn cli(&self, args: &[&str]) -> Output {
         let mut command = Command::new(env!("CARGO_BIN_EXE_interlock"));
         command.arg("--socket").arg(&self.socket).args(args).env("LANG", "C").stdin(Stdio::null());
         command.output().unwrap()
     }
 
     /// Waits until `seen` finds something; asks again only because the plant moves by itself.
-    fn eventually<T>(&self, what: &str, seen: impl Fn() -> Option<T>) -> T {
+    pub(crate) fn eventually<T>(&self, what: &str, seen: impl Fn() -> Option<T>) -> T {
         let until = Instant::now() + DEADLINE;
         loop {
             if let Some(found) = seen() {
@@ -160,7 +200,7 @@ impl Daemon {
     }
 
     /// The pulled plug of a process.
-    fn kill(mut self) -> Home {
+    pub(crate) fn kill(mut self) -> Home {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
         self.left()
@@ -192,7 +232,7 @@ impl Drop for Daemon {
 }
 
 /// A point of the plant, read by a client that is not ours.
-struct Register {
+pub(crate) struct Register {
     address: String,
     unit: u8,
     kind: String,
@@ -200,7 +240,7 @@ struct Register {
 }
 
 impl Register {
-    fn of(daemon: &Daemon, device: &str, point: &str) -> Register {
+    pub(crate) fn of(daemon: &Daemon, device: &str, point: &str) -> Register {
         let rows = daemon.list("device.list");
         let row = rows.iter().find(|row| row["device"] == device && row["point"] == point);
         let row = row.unwrap_or_else(|| panic!("{device} has no {point}"));
@@ -213,7 +253,7 @@ impl Register {
     }
 
     /// The raw word on the wire: one Modbus TCP request written by hand (Modbus Application Protocol V1.1b3, 6.1-6.4).
-    fn read(&self) -> u16 {
+    pub(crate) fn read(&self) -> u16 {
         let function = match self.kind.as_str() {
             "coil" => 1,
             "discrete" => 2,

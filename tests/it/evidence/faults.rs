@@ -22,7 +22,7 @@ use crate::skipped;
 const CHILD: &str = "INTERLOCK_TEST_FSYNC_CHILD";
 
 fn small(state: &Path) -> Settings {
-    let limits = Limits { segment_len_max: 40_000, log_len_max: 150_000, reserve_len: 64 * 1024 };
+    let limits = Limits { segment_len_max: 40_000, log_len_max: 150_000, reserve_len: 64 * 1024, ..Limits::default() };
     Settings { limits, ..settings(state) }
 }
 

@@ -1,0 +1,55 @@
+//! ONNX Runtime for the model stage: the library out of its wheel, checked by hash, in the target directory.
+//!
+//! The product works without it, so that a machine without a package index still builds and runs; the tests that need
+//! it then say so by name.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use crate::Places;
+use crate::machine::must;
+
+/// What is fetched, with the hashes that it must have.
+const PINNED: &str = include_str!("../../onnxruntime.txt");
+
+/// Takes the library out of the one wheel in a folder. `python OUT < wheel folder as the argument`.
+const TAKE_OUT: &str = "\
+import glob, pathlib, sys, zipfile
+folder, out = sys.argv[1:]
+[wheel] = glob.glob(folder + '/*.whl')
+with zipfile.ZipFile(wheel) as files:
+    [name] = [name for name in files.namelist() if '/capi/libonnxruntime.so.' in name]
+    part = pathlib.Path(out, 'part')
+    part.write_bytes(files.read(name))
+    part.rename(pathlib.Path(out, name.rsplit('/', 1)[1]))
+";
+
+/// Brings the library, unless what is there was brought from the same pins. `python` has pip.
+pub(crate) fn bring(places: &Places, python: &Path) -> Result<(), String> {
+    let place = places.target.join("onnxruntime");
+    let stamp = place.join("made-from.txt");
+    if fs::read_to_string(&stamp).is_ok_and(|made_from| made_from == PINNED) {
+        return Ok(());
+    }
+    let wheels = place.join("wheels");
+    let _ = fs::remove_dir_all(&place);
+    fs::create_dir_all(&wheels).map_err(|e| format!("{}: {e}", wheels.display()))?;
+    let pins = place.join("pins.txt");
+    fs::write(&pins, PINNED).map_err(|e| format!("{}: {e}", pins.display()))?;
+    let hint = "the model stage is off without it; put libonnxruntime.so.* there by hand, or set ORT_DYLIB_PATH";
+    let machine = std::env::consts::ARCH;
+    let mut pip = Command::new(python);
+    pip.args(["-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-input", "--no-deps"])
+        .args(["--only-binary=:all:", "--python-version", "3.11", "--require-hashes"])
+        .args(["--platform", &format!("manylinux_2_28_{machine}")])
+        .args(["--platform", &format!("manylinux_2_27_{machine}")])
+        .arg("-r")
+        .arg(&pins)
+        .arg("-d")
+        .arg(&wheels);
+    must(&mut pip, hint)?;
+    must(Command::new(python).args(["-c", TAKE_OUT]).arg(&wheels).arg(&place), hint)?;
+    let _ = fs::remove_dir_all(&wheels);
+    fs::write(&stamp, PINNED).map_err(|e| format!("{}: {e}", stamp.display()))
+}

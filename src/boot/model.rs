@@ -1,0 +1,84 @@
+//! What a configuration makes of the model and the knowledge: where the bytes are, and which passages are shipped.
+
+use std::path::Path;
+
+use crate::config::model::{self, Manifest};
+use crate::config::{Config, ConfigError};
+use crate::infer::classifier::{Bytes, Source};
+use crate::infer::knowledge::{Library, Passage, ReadError, json_lines};
+use crate::infer::runtime::Provider;
+
+/// The name of the shipped passages in the library.
+pub const SHIPPED: &str = "interlock: general notes";
+
+/// The classifier of a manifest, or the embedded one.
+///
+/// # Errors
+/// When the manifest cannot be read or is wrong.
+pub fn source(manifest: Option<&Path>) -> Result<Source, ConfigError> {
+    match manifest {
+        None => {
+            let manifest = model::parse(Path::new(model::EMBEDDED_NAME), model::EMBEDDED)?;
+            let (model, labels) = (Bytes::Embedded(model::EMBEDDED_MODEL), Bytes::Embedded(model::EMBEDDED_LABELS));
+            Ok(of(manifest, "the embedded model".to_owned(), model, labels))
+        }
+        Some(path) => {
+            let manifest = model::read(path)?;
+            let folder = path.parent().unwrap_or(Path::new("."));
+            let model = folder.join(&manifest.file);
+            let labels = folder.join(&manifest.labels);
+            Ok(of(manifest, model.display().to_string(), Bytes::File(model), Bytes::File(labels)))
+        }
+    }
+}
+
+fn of(manifest: Manifest, name: String, model: Bytes, labels: Bytes) -> Source {
+    let Manifest { sha256, labels_sha256, .. } = manifest;
+    Source { name, model, model_sha256: sha256, labels, labels_sha256 }
+}
+
+/// The classifier of a configuration; none when the model stage is switched off.
+///
+/// # Errors
+/// See [`source`].
+pub fn of_config(config: &Config) -> Result<Option<(Source, Provider)>, ConfigError> {
+    if !config.model.enabled {
+        return Ok(None);
+    }
+    let provider = match config.model.provider {
+        model::Provider::Auto => Provider::Auto,
+        model::Provider::Cann => Provider::Cann,
+        model::Provider::Cpu => Provider::Cpu,
+    };
+    Ok(Some((source(config.model.manifest.as_deref())?, provider)))
+}
+
+/// The shipped passages.
+///
+/// # Errors
+/// Never in practice: they are a constant, and a test reads it.
+pub fn passages() -> Result<Vec<Passage>, ReadError> {
+    json_lines(Path::new("models/knowledge/passages.jsonl"), model::EMBEDDED_PASSAGES)
+}
+
+/// A library in memory with the shipped passages: what an offline verb answers from when it is shown no state.
+#[must_use]
+pub fn shipped_library() -> Option<Library> {
+    let mut library = Library::in_memory().ok()?;
+    library.put(SHIPPED, &passages().ok()?).ok()?;
+    Some(library)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_embedded_is_whole() {
+        assert_eq!(source(None).expect("the embedded manifest").name, "the embedded model");
+        assert_eq!(passages().expect("the shipped passages").len(), 40);
+        let library = shipped_library().expect("a library");
+        let found = library.answer("水泵不上水怎么处理", 3).expect("searched");
+        assert_eq!(found[0].id, "k04");
+    }
+}
