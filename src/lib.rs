@@ -39,6 +39,9 @@
 //!   watches our threads, `tasks` turns its notices into evidence and alarms, `own` runs the tools that act on the daemon
 //!   itself, `keeper` owns `state.db`, `ground` looks after the log and its disk, `watch` supervises what is not ours,
 //!   `resolver` finds out what became of unknown effects, `workflow` carries groups of effects with a guarantee.
+//!   watches our threads, `tasks` turns its notices into evidence and alarms, `own` runs the tools that act on the
+//!   daemon itself, `keeper` owns `state.db`, `ground` looks after the log and its disk, `resolver` finds out what became
+//!   of unknown effects, `workflow` carries groups of effects with a guarantee, `watch` supervises what is not ours.
 //! - [`store`]: the evidence log (one writer, group commit, hash chain, signed head), its readers, and the state.
 //! - [`record`]: the one written form of an event: disk, command line and MCP share it.
 //! - [`infer`]: the classifier through ONNX Runtime, and the passages of manuals. Neither ever acts.

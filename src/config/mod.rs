@@ -19,9 +19,11 @@ pub mod model;
 pub mod policy;
 pub mod regression;
 pub mod table;
+pub mod workflow;
 pub mod written;
 mod yaml;
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 pub mod workflow;
 

@@ -470,7 +470,8 @@ fn odd_texts_come_to_nothing_or_to_what_they_plainly_say() {
         assert!(resolution.command().is_none(), "{text:?}: {:?}", resolution.outcome);
     }
     // Width, script, marks that are not spoken and pictures change nothing.
-    for text in ["启动２号水泵👍", "啟動二號水泵", "启\u{200b}动二号水泵。", "启动 2# 水泵 !!", "⽔泵二号启动"] {
+    for text in ["启动２号水泵👍", "啟動二號水泵", "启\u{200b}动二号水泵。", "启动 2# 水泵 !!", "⽔泵二号启动"]
+    {
         assert_eq!(meant(&ask(&shipped(), text)), Some("pump_start"), "{text:?}");
     }
 }

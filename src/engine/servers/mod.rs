@@ -15,6 +15,7 @@ use interlock_domain::gate::rule::Rules;
 use interlock_domain::id::ToolName;
 use interlock_domain::request::args::Digest;
 use interlock_domain::surface::Surface;
+use interlock_domain::surface::promise::Promise;
 use interlock_domain::surface::tool::Tool;
 use serde_json::{Map, Value, json};
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
@@ -43,6 +44,8 @@ pub struct Setting {
     pub spec: down::Spec,
     /// What stands before the names of its tools.
     pub prefix: String,
+    /// What is promised about calls of its tools: the operator's word, before the server's own.
+    pub promises: Arc<[Promise]>,
 }
 
 /// What changed for our clients.
@@ -285,6 +288,8 @@ impl Owner {
             Message::Configure { base, rules, settings, back } => {
                 (self.base, self.rules) = (base, rules);
                 self.settings = settings;
+                // What is promised may be another thing now.
+                self.made.clear();
                 self.down.apply(self.settings.iter().map(|setting| setting.spec.clone()).collect()).await;
                 let rebuilt = self.rebuild().await;
                 self.publish(rebuilt).await;
@@ -357,7 +362,7 @@ impl Owner {
         let (mut hidden, mut waiting, mut listed) = (BTreeSet::new(), BTreeSet::new(), Vec::new());
         let mut made = BTreeMap::new();
         let mut rows = Vec::new();
-        for Setting { spec, prefix } in &settings {
+        for Setting { spec, prefix, promises } in &settings {
             let server = spec.name.as_str();
             let Some(snapshot) = snapshots.get(server) else { continue };
             let is_up = snapshot.standing == Standing::Up;
@@ -379,7 +384,7 @@ impl Owner {
                 let tool = match self.made.get(&name) {
                     Some((of, tool)) if *of == digest => Arc::clone(tool),
                     Some(_) | None => match definition::tool(name.clone(), server, raw, definition) {
-                        Ok(tool) => Arc::new(tool),
+                        Ok(tool) => Arc::new(tool.promised(promises)),
                         Err(bad) => {
                             tracing::warn!(server, "a tool is left out: {bad}");
                             continue;
