@@ -37,6 +37,8 @@
 //!   tools that act on the daemon itself, `keeper` owns `state.db`, `watch` supervises what is not ours.
 //! - [`store`]: the evidence log (one writer, group commit, hash chain, signed head), its readers, and the state.
 //! - [`record`]: the one written form of an event: disk, command line and MCP share it.
+//! - [`provider`]: the wire formats of model providers: bytes, cut anywhere, into blocks, and blocks into the next request.
+//!   `domain::block` has the blocks; `domain::repair` mends a history and says what each provider would refuse of it.
 //! - [`tool`]: runs an order: device (Modbus), files, shell, HTTP.
 //! - [`sys`]: what only the kernel can say or do; `unsafe` lives here.
 //! - [`control`]: the Unix socket. [`agents`] and [`mcp`]: MCP in both eras. [`cli`]: verbs, hints, exit codes.
