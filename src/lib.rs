@@ -45,6 +45,8 @@
 //! - [`store`]: the evidence log (one writer, group commit, hash chain, signed head), its readers, and the state.
 //! - [`record`]: the one written form of an event: disk, command line and MCP share it.
 //! - [`infer`]: the classifier through ONNX Runtime, and the passages of manuals. Neither ever acts.
+//! - [`provider`]: the wire formats of model providers: bytes, cut anywhere, into blocks, and blocks into the next request.
+//!   `domain::block` has the blocks; `domain::repair` mends a history and says what each provider would refuse of it.
 //! - [`tool`]: runs an order: device (Modbus), files, shell, HTTP.
 //! - [`tool`]: runs an order: device (Modbus), files, shell, HTTP, tools of the MCP servers behind us (`tool::mcp`, whose
 //!   place in the surface is `engine::servers`).

@@ -25,9 +25,6 @@ mod yaml;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-pub mod workflow;
-
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
