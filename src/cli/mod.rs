@@ -82,7 +82,6 @@ fn verb(cli: &Cli, out: &Out) -> Result<ExitCode, CliError> {
         Verb::Status(args) => status::status(args, client()?, out),
         Verb::Reload => status::reload(client()?, out),
         Verb::Evidence(verb) => evidence::evidence(verb, client, out),
-        Verb::Learn(verb) => learn::learn(verb),
         Verb::History(verb) => history::history(verb),
         Verb::Commands(verb) => commands::commands(verb, out),
         Verb::Learn(verb) => learn::learn(verb, client, out),
