@@ -7,6 +7,7 @@ pub mod gate;
 pub mod liveness;
 pub mod match_bench;
 pub mod model_bench;
+pub mod mcp;
 pub mod normalize;
 pub mod schedule;
 pub mod startup;

@@ -3,6 +3,7 @@
 #![cfg(test)]
 
 mod article;
+mod dialects;
 mod effects;
 mod evidence;
 mod faults;
