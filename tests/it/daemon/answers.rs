@@ -62,7 +62,7 @@ fn what_is_nearest_is_named_and_the_speaker_chooses() {
     let answer = daemon.say("停审全部任模");
     assert_eq!((&answer["outcome"], &answer["result"]), (&json!("rejected"), &json!(null)), "{answer}");
     let message = answer["message"].as_str().unwrap();
-    assert!(message.contains("停止全部任务"), "{message}");
+    assert!(message.contains("取消全部任务"), "{message}");
     let rows = daemon.cli(&["evidence", "query", "--kind", "model", "--json"]);
     let rows = String::from_utf8(rows.stdout).unwrap();
     assert!(rows.contains("CPUExecutionProvider") || rows.contains("CANNExecutionProvider"), "{rows}");
