@@ -4,7 +4,7 @@
 //! one of ours, which never goes back to the provider.
 
 use interlock_domain::block::{Block, Image, ImageSource, Kept, Provider};
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::Closed;
 use super::call::{CALLS_MAX, Draft, OpenCall, Reason, Size};
