@@ -19,10 +19,10 @@ use super::doctor_model::{self, ModelFacts};
 use super::error::{CliError, Exit};
 use super::out::Out;
 use super::places;
-pub use npu::Npus;
 use crate::store;
 use crate::sys::clock::{self, TimeQuality};
 use crate::sys::{machine, open, pidfd};
+pub use npu::Npus;
 
 /// Below this the evidence log has no room for a day of a busy box.
 const FREE_WANTED: u64 = 512 << 20;

@@ -9,8 +9,8 @@ mod learning;
 mod liveness;
 mod mediation;
 mod power;
-mod understanding;
 mod routes;
+mod understanding;
 
 /// Whether the experiment of this name was asked for.
 fn asked(name: &str) -> bool {

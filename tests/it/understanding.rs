@@ -432,6 +432,21 @@ fn half_an_utterance_never_reaches_a_dangerous_command_by_likeness() {
             }
         }
     }
+    // What is left of these says just that, and waits for its confirmation like every dangerous command.
+    let says_so = [
+        "闸合到位: brk_close",
+        "闸推上去合好: brk_close",
+        "合上断路: brk_close",
+        "点火锅炉: boiler_start",
+        "锅炉点火需: boiler_start",
+        "上打开锅炉: boiler_start",
+        "打开锅炉: boiler_start",
+        "开锅炉: boiler_start",
+        "拉开隔离: iso_open",
+        "拉开隔离刀: iso_open",
+        "里让启动消防泵: fire_pump_start",
+    ];
+    wrong.retain(|one| !says_so.contains(&one.as_str()));
     assert_eq!(wrong, Vec::<String>::new());
 }
 
@@ -470,7 +485,8 @@ fn odd_texts_come_to_nothing_or_to_what_they_plainly_say() {
         assert!(resolution.command().is_none(), "{text:?}: {:?}", resolution.outcome);
     }
     // Width, script, marks that are not spoken and pictures change nothing.
-    for text in ["启动２号水泵👍", "啟動二號水泵", "启\u{200b}动二号水泵。", "启动 2# 水泵 !!", "⽔泵二号启动"] {
+    for text in ["启动２号水泵👍", "啟動二號水泵", "启\u{200b}动二号水泵。", "启动 2# 水泵 !!", "⽔泵二号启动"]
+    {
         assert_eq!(meant(&ask(&shipped(), text)), Some("pump_start"), "{text:?}");
     }
 }

@@ -23,16 +23,11 @@ pub(super) fn judge(npus: &Npus) -> Line {
     let count = npus.cards;
     if let Some(first) = npus.refused.first() {
         let all = npus.refused.join(", ");
-        return line(
-            "npu",
-            Verdict::Bad,
-            format_args!("{all} may not be opened"),
-            format_args!("{all} 无法打开"),
-        )
-        .advise(
-            format_args!("as a service, list each in a drop-in (interlock-npu.conf): DeviceAllow={first} rw"),
-            format_args!("作为服务运行时，请在 drop-in（interlock-npu.conf）中逐个列出：DeviceAllow={first} rw"),
-        );
+        return line("npu", Verdict::Bad, format_args!("{all} may not be opened"), format_args!("{all} 无法打开"))
+            .advise(
+                format_args!("as a service, list each in a drop-in (interlock-npu.conf): DeviceAllow={first} rw"),
+                format_args!("作为服务运行时，请在 drop-in（interlock-npu.conf）中逐个列出：DeviceAllow={first} rw"),
+            );
     }
     if count == 0 {
         return line(

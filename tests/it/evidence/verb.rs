@@ -47,7 +47,9 @@ fn each_thing_that_a_person_may_name_has_its_answer() {
     fs::copy(first_segment(state.path()), path("7.db")).unwrap();
     check(&[&path("7.db")], 1, "UNANCHORED", "is not there");
     // Checkpoints that are none must not look as if they had been held against the log.
-    for (name, said) in [("fifo", "is not a plain file"), ("garbage.db", "is not text"), ("text", "holds no checkpoint")] {
+    for (name, said) in
+        [("fifo", "is not a plain file"), ("garbage.db", "is not text"), ("text", "holds no checkpoint")]
+    {
         check(&[flag_state, state.path(), flag_checkpoints, &path(name)], 65, "", said);
     }
     check(&[flag_state, state.path(), flag_checkpoints, &path("nowhere")], 66, "", "No such file");
