@@ -45,6 +45,7 @@ use crate::engine::resolver;
 use crate::engine::servers;
 use crate::engine::supervisor::{self, Supervisor, Vital, Watchdog};
 use crate::engine::tasks::{self, Tasks};
+use crate::engine::workflow::Workflows;
 use crate::plant;
 use crate::record::event::trace;
 use crate::store::chain::Algorithm;
@@ -346,7 +347,11 @@ async fn serve(made: Made) -> Result<(), BootError> {
     let (devices_sender, devices_receiver) = watch::channel(Arc::clone(&devices));
     let resolver = resolver::Resolver::new(sought, mediator.clone(), devices_receiver);
     let resolver_running = tokio::spawn(resolver.run());
-    let own = Arc::new(Own::new(tasks.clone(), keeper.clone(), log.clone(), places.state.clone()));
+    let workflows = Workflows::open(mediator.clone(), keeper.clone(), log.clone(), writer.clone()).await;
+    let workflows = workflows.map_err(|error| BootError::Other(error.into()))?;
+    let (recipes_sender, recipes) = watch::channel(Arc::clone(&config.recipes));
+    let own = Own::new(tasks.clone(), keeper.clone(), log.clone(), places.state.clone(), workflows, recipes);
+    let own = Arc::new(own);
     let model = agent::settings(&config, &grounds_receiver.borrow().cwd).unwrap_or_else(|error| {
         // The plant does not stop for it.
         tracing::error!(kind = "MODEL_OFF", "{error}; there is no language model until the next reload");
@@ -374,9 +379,12 @@ async fn serve(made: Made) -> Result<(), BootError> {
     if open > 0 {
         tracing::warn!(calls = open, "calls that the last run left open were settled; see `interlock ask list`");
     }
+    let later = model::later(&config, &places, tasks.supervisor().clone(), writer.clone(), models.clone())?;
+    let librarian = later.librarian.clone();
     let (learner, learner_inbox) = Learner::new(keeper.clone());
     let basis = commands.basis(Arc::clone(&devices));
-    let (listener, ears) = Listener::new(basis.ears(&learned.0), mediator.clone(), writer.clone(), learner.clone());
+    let (listener, ears) =
+        Listener::new(basis.ears(&learned.0), mediator.clone(), writer.clone(), learner.clone(), later);
     let listener_running = tokio::spawn(ears.run());
     let learner_owner =
         learner::Owner::new(learner_inbox, basis, learned, keeper.clone(), writer.clone(), listener.clone());
@@ -455,6 +463,7 @@ async fn serve(made: Made) -> Result<(), BootError> {
         places: places.clone(),
         config,
         learner,
+        librarian,
         writer,
         mediator: mediator.clone(),
         servers: servers.clone(),
@@ -462,6 +471,7 @@ async fn serve(made: Made) -> Result<(), BootError> {
         grounds_sender,
         model_sender,
         devices_sender,
+        recipes_sender,
         profiles_sender,
         plant: plant.as_ref().map(|plant| plant.devices.clone()),
     };

@@ -5,11 +5,13 @@
 //! are fixed for good (`contracts.md`, "State"): a change of one byte here makes every log in the field unreadable
 //! to `evidence verify`. Nothing in here does I/O or reads a clock: the moment comes with the row.
 
+pub mod census;
 pub mod contract;
 pub mod effects;
 pub mod event;
 pub mod learned;
 pub mod trace;
+pub mod workflow;
 
 use std::borrow::Cow;
 use std::fmt;

@@ -95,6 +95,7 @@ pub(super) fn settings(config: &Config, cwd: &Path) -> Result<Option<Arc<Setting
         skills: config.extensions.skills.clone(),
         checks: checks(&config.extensions.maintenance, cwd),
         cwd: cwd.to_owned(),
+        rules: Arc::clone(&config.rules),
     })))
 }
 

@@ -190,11 +190,24 @@ pub(super) fn settings(config: &Config, places: &Places) -> Settings {
 /// Interlock's own files: a tool that could write them could rewrite the gate. The working directory inside the state
 /// directory is not one of them.
 fn own(config: &Config, places: &Places) -> Vec<PathBuf> {
-    let of_state = ["evidence", "keys", "spill", "export", "state.db", "state.db-wal", "state.db-shm", "lock"];
+    let of_state = [
+        "evidence",
+        "keys",
+        "spill",
+        "export",
+        "state.db",
+        "state.db-wal",
+        "state.db-shm",
+        "lock",
+        "knowledge.db",
+        "knowledge.db-wal",
+        "knowledge.db-shm",
+    ];
     let mut paths: Vec<PathBuf> = of_state.iter().map(|name| places.state.join(name)).collect();
     paths.extend(config.file.clone());
     paths.extend(config.command_files.iter().cloned());
     paths.extend(config.policy_files.iter().cloned());
+    paths.extend(config.model.manifest.clone());
     paths.extend(config.extensions.manifests.iter().cloned());
     paths.extend(config.extensions.command_files.iter().cloned());
     paths.push(places.socket.clone());

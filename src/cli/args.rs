@@ -78,6 +78,9 @@ pub enum Verb {
     /// Decisions of the gate for calls on standard input; needs no daemon and has no effect.
     #[command(subcommand)]
     Policy(PolicyVerb),
+    /// A group of actions with a guarantee: unsettled is never a success.
+    #[command(subcommand)]
+    Workflow(WorkflowVerb),
     /// What actions left behind: histories checked for the eight anomalies.
     #[command(subcommand)]
     Effects(EffectsVerb),
@@ -716,6 +719,89 @@ pub enum PolicyVerb {
     },
 }
 
+/// `workflow`.
+#[derive(Debug, Subcommand)]
+pub enum WorkflowVerb {
+    /// Begins one and gives its number.
+    #[command(
+        after_help = "Example:\n  interlock workflow begin --profile unknown-safe --require close --require stop"
+    )]
+    Begin {
+        /// What it guarantees: unknown-safe, compensation-safe, speculation-safe, externally-mediated; several may be given.
+        #[arg(long, value_name = "PROFILE")]
+        profile: Vec<String>,
+        /// An operation that must have its effect at the commit; several may be given.
+        #[arg(long, value_name = "OP")]
+        require: Vec<String>,
+        /// One JSON object.
+        #[arg(long)]
+        json: bool,
+    },
+    /// One action within it.
+    #[command(
+        after_help = "Example:\n  interlock workflow do w1 device '{\"device\": \"pump-1\", \"action\": \"stop\"}' --op stop"
+    )]
+    Do {
+        /// The workflow, w1, w2, …
+        workflow: String,
+        /// The tool.
+        tool: String,
+        /// Its input, a JSON object.
+        input: String,
+        /// The logical operation, the same for each attempt at it.
+        #[arg(long, value_name = "OP")]
+        op: Option<String>,
+        /// The branch.
+        #[arg(long, value_name = "BRANCH")]
+        branch: Option<String>,
+        /// An operation that it rests on; several may be given.
+        #[arg(long, value_name = "OP")]
+        after: Vec<String>,
+        /// One JSON object.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Keeps it, or only some of its branches.
+    #[command(after_help = "Example:\n  interlock workflow commit w1")]
+    Commit {
+        /// The workflow, w1, w2, …
+        workflow: String,
+        /// A branch to keep; all of them when none is given.
+        #[arg(long, value_name = "BRANCH")]
+        branch: Vec<String>,
+        /// One JSON object.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Gives it up and undoes what can be undone.
+    #[command(after_help = "Example:\n  interlock workflow abort w1")]
+    Abort {
+        /// The workflow, w1, w2, …
+        workflow: String,
+        /// One JSON object.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Runs a recipe of the configuration from its first step to the commit.
+    #[command(after_help = "Example:\n  interlock workflow run stop-pumping")]
+    Run {
+        /// Its name.
+        recipe: String,
+        /// One JSON object.
+        #[arg(long)]
+        json: bool,
+    },
+    /// One workflow with its ledger, or all of them in short.
+    #[command(after_help = "Example:\n  interlock workflow show w1 --json")]
+    Show {
+        /// The workflow, w1, w2, …
+        workflow: Option<String>,
+        /// One JSON object.
+        #[arg(long)]
+        json: bool,
+    },
+}
+
 /// `effects`.
 #[derive(Debug, Subcommand)]
 pub enum EffectsVerb {
@@ -724,6 +810,16 @@ pub enum EffectsVerb {
         after_help = "Example:\n  echo '{\"id\": 1, \"events\": [[\"begin\", \"w\", [\"pay\"]], [\"commit\", \"w\", [\"m\"]]]}' | interlock effects check"
     )]
     Check,
+    /// What the tools of the configured MCP servers say about their effects; lists them and calls none.
+    #[command(after_help = "Example:\n  interlock effects census --json")]
+    Census {
+        /// Definitions from a file instead of the daemon: JSON Lines of {"server", "tools": […]}.
+        #[arg(long, value_name = "FILE")]
+        tools: Option<PathBuf>,
+        /// One JSON object.
+        #[arg(long)]
+        json: bool,
+    },
 }
 
 /// `watch`.
@@ -775,6 +871,11 @@ pub enum BenchName {
     Schedule,
     /// Understanding.
     Match,
+    /// Agents over MCP, and servers behind the gate.
+    Mcp,
+    /// The server that `mcp` is measured with: it echoes what it is called with.
+    #[value(hide = true)]
+    McpServer,
     /// From exec to ready.
     Startup,
     /// The checker of effect histories.

@@ -1,31 +1,81 @@
-//! `interlock effects`: which anomalies a history has, by the very code that watches the daemon's own ledger.
+//! `interlock effects`: which anomalies a history has, by the very code that watches the daemon's own workflows; and what
+//! the tools of the configured MCP servers say about theirs.
 
-use super::args::EffectsVerb;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use super::args::{EffectsVerb, Lang};
+use super::client::Client;
 use super::error::{CliError, Exit};
 use super::json_lines;
+use super::out::Out;
+use crate::config;
+use crate::record::census::Census;
 use crate::record::effects;
 
 /// The longest history that is taken, in bytes: some 300,000 events.
 const HISTORY_LEN_MAX: u64 = 16 << 20;
 
-pub(super) fn effects(verb: &EffectsVerb) -> Result<(), CliError> {
+pub(super) fn effects(
+    verb: &EffectsVerb,
+    client: impl FnOnce() -> Result<Client, CliError>,
+    out: &Out,
+) -> Result<(), CliError> {
     match verb {
         EffectsVerb::Check => check(),
+        EffectsVerb::Census { tools, json } => {
+            let servers = match tools {
+                Some(file) => of_file(file)?,
+                None => of_daemon(client()?)?,
+            };
+            let census = Census::of(&servers);
+            if *json {
+                return out.json(&census.to_json());
+            }
+            out.line(census.page(matches!(out.lang(), Lang::Zh)).trim_end())
+        }
     }
 }
 
 fn check() -> Result<(), CliError> {
     let mut found_any = false;
-    let good =
-        json_lines::texts(&mut std::io::stdin().lock(), &mut std::io::stdout().lock(), HISTORY_LEN_MAX, |text| {
-            let line = effects::read(text).map_err(|error| error.to_string())?;
-            let found = line.history.check(&line.terms);
-            found_any |= !found.is_empty();
-            Ok(effects::told(&line, &found))
-        })?;
+    let answer = |text: &str| {
+        let line = effects::read(text).map_err(|error| error.to_string())?;
+        let found = line.history.check(&line.terms);
+        found_any |= !found.is_empty();
+        Ok(effects::told(&line, &found))
+    };
+    let (input, output) = (&mut std::io::stdin().lock(), &mut std::io::stdout().lock());
+    let good = json_lines::texts(input, output, HISTORY_LEN_MAX, answer)?;
     match (good, found_any) {
         (false, _) => Err(CliError::silent(Exit::Data)),
         (true, true) => Err(CliError::silent(Exit::NotSo)),
         (true, false) => Ok(()),
     }
+}
+
+fn of_daemon(client: Client) -> Result<BTreeMap<String, Vec<Value>>, CliError> {
+    let mut servers: BTreeMap<String, Vec<Value>> = BTreeMap::new();
+    client.each("mcp.definitions", json!({}), |row| {
+        let server = row["server"].as_str().unwrap_or_default().to_owned();
+        servers.entry(server).or_default().push(row["tool"].clone());
+        Ok(())
+    })?;
+    Ok(servers)
+}
+
+fn of_file(file: &Path) -> Result<BTreeMap<String, Vec<Value>>, CliError> {
+    let text = config::read(file)?;
+    let mut servers: BTreeMap<String, Vec<Value>> = BTreeMap::new();
+    for (number, line) in (1..).zip(text.lines()).filter(|(_, line)| !line.trim().is_empty()) {
+        let wrong = |fact: String| CliError::new(Exit::Data, format!("{}:{number}: {fact}", file.display()));
+        let value: Value = serde_json::from_str(line).map_err(|error| wrong(format!("not JSON: {error}")))?;
+        let (Some(server), Some(tools)) = (value["server"].as_str(), value["tools"].as_array()) else {
+            return Err(wrong("it has no server or no tools".to_owned()));
+        };
+        servers.entry(server.to_owned()).or_default().extend(tools.iter().cloned());
+    }
+    Ok(servers)
 }

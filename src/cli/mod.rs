@@ -35,6 +35,7 @@ mod status;
 mod task;
 mod trace;
 mod watch;
+mod workflow;
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -84,11 +85,12 @@ fn verb(cli: &Cli, out: &Out) -> Result<ExitCode, CliError> {
         Verb::Evidence(verb) => evidence::evidence(verb, client, out),
         Verb::History(verb) => history::history(verb),
         Verb::Commands(verb) => commands::commands(verb, out),
-        Verb::Learn(verb) => learn::learn(verb, client, out),
         Verb::Knowledge(verb) => knowledge::knowledge(verb, out),
+        Verb::Learn(verb) => learn::learn(verb, client, out),
         Verb::Policy(verb) => policy::policy(verb),
+        Verb::Workflow(verb) => workflow::workflow(verb, client()?, out),
         Verb::Trace(args) => trace::trace(args, out),
-        Verb::Effects(verb) => effects::effects(verb),
+        Verb::Effects(verb) => effects::effects(verb, client, out),
         Verb::Mcp(args) => match &args.verb {
             None => mcp::bridge(client()?),
             Some(verb) => mcp::servers(verb, client()?, &out),

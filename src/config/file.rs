@@ -53,6 +53,9 @@ pub(super) struct File {
     pub(super) _bus: Option<IgnoredAny>,
     #[serde(default, rename = "device")]
     pub(super) _device: Option<IgnoredAny>,
+    /// Read by `config::workflow`.
+    #[serde(default, rename = "workflow")]
+    pub(super) _workflow: Option<IgnoredAny>,
     /// Read by `config::contract`.
     #[serde(default, rename = "contract")]
     pub(super) _contract: Option<IgnoredAny>,

@@ -19,9 +19,11 @@ pub mod model;
 pub mod policy;
 pub mod regression;
 pub mod table;
+pub mod workflow;
 pub mod written;
 mod yaml;
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -33,6 +35,7 @@ use interlock_domain::gate::policy::{ASK_PATIENCE, Mode, RuleOrder};
 use interlock_domain::gate::rule::{Authority, Rules, Verb};
 use interlock_domain::learn::gate::Policy as Learning;
 use interlock_domain::surface::promise::Promise;
+use serde_json::Value;
 use toml::Spanned;
 
 pub use error::ConfigError;
@@ -95,6 +98,8 @@ pub struct Config {
     pub devices: Arc<Devices>,
     /// The process interlocks of the file. With devices, they stand before them already.
     pub interlocks: Vec<interlock::Written>,
+    /// Recipes of workflows, by name, as the tool `workflow` takes them.
+    pub recipes: Arc<BTreeMap<String, Value>>,
     /// What is promised about calls of tools.
     pub contracts: Vec<Promise>,
     /// Agents, and the MCP servers behind us.
@@ -286,6 +291,7 @@ pub fn check(path: &Path, text: &str) -> Result<Config, ConfigError> {
         file: Some(path.to_owned()),
         devices: Arc::new(devices),
         interlocks,
+        recipes: Arc::new(workflow::parse(text, path)?),
         contracts: contract::parse(text, path)?,
         mcp,
         ask_patience,

@@ -89,6 +89,7 @@ pub(super) async fn carry_out(
         "learn.list" => Some(learn::list(context, &args).await),
         "evidence.query" => Some(evidence_query(context, &args).await),
         "mcp.list" => Some(Ok(servers::rows(&context.servers))),
+        "mcp.definitions" => Some(Ok(servers::definitions(&context.servers))),
         _ => None,
     };
     if let Some(many) = many {
@@ -101,6 +102,7 @@ pub(super) async fn carry_out(
         "say" => say(context, user, &args).await,
         "device.read" => device(context, user, &args, "read").await,
         "device.write" => device(context, user, &args, "write").await,
+        "workflow" => workflow(context, user, &args).await,
         "task.show" => task_show(context, &args).await,
         "task.stop" => task_act(context, &args, TaskAct::Stop).await,
         "task.pause" => task_act(context, &args, TaskAct::Pause).await,
@@ -220,7 +222,7 @@ async fn say(context: &Context, user: &str, args: &Args<'_>) -> Answer1 {
     context.listener.hear(said).await.map_err(|error| not_taken(&error))
 }
 
-/// One `device` call through the one path, answered in the words of `say`.
+/// One `device` call.
 async fn device(context: &Context, user: &str, args: &Args<'_>, action: &str) -> Answer1 {
     let mut input = json!({ "device": args.need("device")?, "action": action });
     if let Some(point) = args.text("point") {
@@ -229,7 +231,18 @@ async fn device(context: &Context, user: &str, args: &Args<'_>, action: &str) ->
     if let Some(value) = args.0.get("value") {
         input["value"] = value.clone();
     }
-    let (run, submitted) = submit(context, user, vec![device_call(input)?]).await?;
+    call_one(context, user, args, device_call(input)?).await
+}
+
+async fn workflow(context: &Context, user: &str, args: &Args<'_>) -> Answer1 {
+    let tool = ToolName::new("workflow").map_err(|error| Trouble::new(Kind::Bug, error.to_string()))?;
+    let input = args.0.get("input").cloned().unwrap_or_default();
+    call_one(context, user, args, Wanted { tool, input, protective: false }).await
+}
+
+/// One call through the one path, answered in the words of `say`.
+async fn call_one(context: &Context, user: &str, args: &Args<'_>, wanted: Wanted) -> Answer1 {
+    let (run, submitted) = submit(context, user, vec![wanted]).await?;
     let mut answer = json!({
         "outcome": "command", "decision": null, "question": null, "result": null, "output": null, "message": "",
         "evidence": null, "run": run.to_string(),

@@ -10,9 +10,11 @@ use interlock_domain::gate::docket::{Answer, Ignored, Question};
 use interlock_domain::gate::policy::Mode;
 use interlock_domain::id::{BatchId, CallId, QuestionId, RunId, Seq, ToolName};
 use interlock_domain::request::args::{Args, TooLarge};
+use interlock_domain::request::why::Why;
 use interlock_domain::request::{Asker, Via, Wish};
 use interlock_domain::surface::Surface;
 use interlock_domain::surface::narrow::Narrowing;
+use interlock_domain::surface::nature::Nature;
 use serde_json::Value;
 use thiserror::Error;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -354,6 +356,22 @@ impl Mediator {
             (Some(_) | None, _) => None,
         };
         Ok(Wish { tool: wanted.tool, args, parent, again, facts, protective: wanted.protective, classified })
+    }
+
+    /// What a call would be by nature: what it changes, and what is promised about it.
+    ///
+    /// # Errors
+    /// Why there would be no such call.
+    pub fn nature(&self, tool: &ToolName, input: &Value) -> Result<Nature, Why> {
+        let args = Args::new(input.clone())
+            .map_err(|error| Why::BadInput { path: String::new(), expected: error.to_string() })?;
+        let Some(tool) = self.surface.borrow().tool(tool).cloned() else {
+            return Err(Why::NoSuchTool { tool: tool.clone() });
+        };
+        let grounds = Arc::clone(&self.grounds.borrow());
+        let paths = tool.paths(args.value());
+        let facts = crate::sys::paths::facts(&paths, &grounds.cwd, grounds.home.as_deref(), &grounds.work_dirs);
+        tool.nature(&args, &facts)
     }
 
     /// A person's word on a `permit` or `confirm` question.

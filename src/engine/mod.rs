@@ -19,3 +19,4 @@ pub mod stamp;
 pub mod supervisor;
 pub mod tasks;
 pub mod watch;
+pub mod workflow;

@@ -3,8 +3,10 @@
 #![cfg(test)]
 
 mod article;
+mod dialects;
 mod effects;
 mod evidence;
+mod faults;
 mod learning;
 mod liveness;
 mod mediation;

@@ -1,6 +1,7 @@
 //! Runs of a language model against the real daemon and a server that speaks as providers do.
 
 mod extend;
+mod llama;
 mod server;
 
 use std::io::{BufRead, BufReader, Write};
@@ -26,8 +27,17 @@ struct Run {
 
 impl Run {
     fn of(daemon: &Daemon, args: Value) -> Run {
+        Run::within(daemon, args, DEADLINE)
+    }
+
+    /// For a real model on a slow machine.
+    fn patient(daemon: &Daemon, args: Value) -> Run {
+        Run::within(daemon, args, DEADLINE * 20)
+    }
+
+    fn within(daemon: &Daemon, args: Value, deadline: std::time::Duration) -> Run {
         let mut stream = UnixStream::connect(&daemon.socket).unwrap();
-        stream.set_read_timeout(Some(DEADLINE)).unwrap();
+        stream.set_read_timeout(Some(deadline)).unwrap();
         writeln!(stream, "{}", json!({ "v": 1, "id": 1, "verb": "agent", "args": args })).unwrap();
         Run { lines: BufReader::new(stream), all: Vec::new() }
     }

@@ -16,6 +16,8 @@ use std::time::Duration;
 
 use crate::block::{Block, Message, Role, ToolResult, ToolUse, calls};
 use crate::context::Stuck;
+use crate::repair::Stub;
+use crate::repair::history::close;
 
 /// How often one request is sent before the provider counts as out of service.
 pub const ATTEMPTS_MAX: u32 = 5;
@@ -233,7 +235,7 @@ impl Loop {
     /// With what was said before and what is asked now, for so many turns. Gives the first action too.
     #[must_use]
     pub fn new(mut history: Vec<Message>, request: Vec<Block>, turns_max: u32) -> (Loop, Action) {
-        close(&mut history, result::INTERRUPTED);
+        close(&mut history, |_| Stub::NotStarted);
         say(&mut history, request);
         let machine = Loop {
             history: Vec::new(),
@@ -389,33 +391,18 @@ impl Loop {
     /// The one way out.
     fn end(&mut self, ended: Ended) -> Action {
         self.phase = Phase::Over;
-        close(&mut self.history, result::INTERRUPTED);
+        close(&mut self.history, |_| Stub::NotStarted);
         Action::End(ended)
     }
 }
 
 /// The results of the calls of the last message, in call order; one that is missing is not known.
 fn answer(history: &mut Vec<Message>, results: Vec<ToolResult>) {
-    let Some(last) = history.last() else { return };
-    let proposed: Vec<ToolUse> = last.calls().cloned().collect();
-    let mut results = results.into_iter().peekable();
-    let blocks = proposed.iter().map(|call| {
-        let given = results.next_if(|result| result.call == call.id);
-        Block::ToolResult(given.unwrap_or_else(|| call.answer(result::NOT_KNOWN, true)))
-    });
-    let blocks: Vec<Block> = blocks.collect();
+    let blocks: Vec<Block> = results.into_iter().map(Block::ToolResult).collect();
     if !blocks.is_empty() {
         history.push(Message { role: Role::User, blocks });
     }
-}
-
-/// Gives each call of a last message that has no results the same one.
-fn close(history: &mut Vec<Message>, text: &str) {
-    let Some(last) = history.last() else { return };
-    let blocks: Vec<Block> = last.calls().map(|call| Block::ToolResult(call.answer(text, true))).collect();
-    if last.role == Role::Assistant && !blocks.is_empty() {
-        history.push(Message { role: Role::User, blocks });
-    }
+    close(history, |_| Stub::OutcomeUnknown);
 }
 
 /// The asker says something: in a message of its own, or behind the results that came last.

@@ -8,13 +8,6 @@ use crate::closure::Ending;
 use crate::effect::outcome::Known;
 use crate::request::why::Lang;
 
-/// A call that was not begun when its run ended.
-pub const INTERRUPTED: &str = "not started: the run was ended before this call began";
-
-/// A call of which nothing is known.
-pub const NOT_KNOWN: &str =
-    "outcome unknown: nobody recorded what became of this call. It may have taken effect; find out before acting on it";
-
 /// The result of a call, as its model reads it.
 #[must_use]
 pub fn of(call: &ToolUse, ending: &Ending) -> ToolResult {

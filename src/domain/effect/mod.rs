@@ -8,7 +8,9 @@ pub mod anomaly;
 pub mod journal;
 pub mod ledger;
 pub mod outcome;
+pub mod profile;
 pub mod report;
+pub mod workflow;
 
 use std::sync::Arc;
 

@@ -8,6 +8,7 @@ use thiserror::Error;
 
 use crate::risk::Risk;
 use crate::surface::shell::Command;
+use crate::surface::tool::{Kind, Tool};
 
 use super::address::{self, Url};
 use super::pattern::{Anchors, PathPattern, Spelled, TextPattern};
@@ -132,6 +133,12 @@ pub(crate) struct DevicePattern {
     zone: Option<TextPattern>,
 }
 
+impl DevicePattern {
+    fn is_all(&self) -> bool {
+        self.device.is_none() && self.action.is_none() && self.risk.is_none() && self.zone.is_none()
+    }
+}
+
 impl Rule {
     /// Reads a rule. `anchor` is the directory of the file that it stands in, for paths that begin with `/`; without
     /// it they begin at the working directory.
@@ -233,6 +240,37 @@ impl Rule {
                 Authority::Session | Authority::Persistent => true,
                 Authority::Config | Authority::Cli | Authority::Managed => false,
             }
+    }
+
+    /// It denies every call of this tool: whoever lists tools leaves it out, and a call of it is refused all the same.
+    #[must_use]
+    pub fn hides(&self, tool: &Tool) -> bool {
+        let whole = match (&self.matcher, tool.kind()) {
+            (Matcher::Everything, _)
+            | (Matcher::Bash(None), Kind::Shell)
+            | (Matcher::Read(None), Kind::ReadFile)
+            | (Matcher::Edit(None), Kind::WriteFile)
+            | (Matcher::Fetch(None), Kind::Http) => true,
+            (Matcher::Device(pattern), Kind::Device(_)) => pattern.is_all(),
+            (Matcher::Own { tool: name, verb: None }, Kind::Declared(_) | Kind::Monitor(_)) => {
+                name == tool.name().as_str()
+            }
+            (Matcher::Mcp { .. } | Matcher::McpPair { .. }, Kind::Declared(declared)) => {
+                declared.mcp.as_ref().is_some_and(|(server, tool)| self.covers_mcp(server, tool))
+            }
+            (
+                Matcher::Bash(_)
+                | Matcher::Read(_)
+                | Matcher::Edit(_)
+                | Matcher::Fetch(_)
+                | Matcher::Device(_)
+                | Matcher::Own { .. }
+                | Matcher::Mcp { .. }
+                | Matcher::McpPair { .. },
+                _,
+            ) => false,
+        };
+        self.verb == Verb::Deny && whole
     }
 
     /// Something that its writer should know.

@@ -94,18 +94,13 @@ pub fn tool() -> Result<Tool, BadTool> {
 }
 
 impl Handle {
-    /// Runs a subagent for its parent's call, to its end.
+    /// Runs a subagent for its parent's call, to its end or its stop.
     pub async fn child(&self, order: Order, stop: Stop) -> Report {
         let call = order.call();
-        let working = self.work(call, Arc::clone(order.args()));
-        tokio::select! {
-            // Dropped, the child is cancelled; the machine has cancelled its batches already.
-            () = stop.asked() => Report::Lost(Loss::Stopped),
-            report = working => report,
-        }
+        self.work(call, Arc::clone(order.args()), stop).await
     }
 
-    async fn work(&self, call: CallId, input: Arc<Value>) -> Report {
+    async fn work(&self, call: CallId, input: Arc<Value>, stop: Stop) -> Report {
         let Some(settings) = self.parts.settings.borrow().clone() else {
             return failed("no_model", NotAsked::NoModel.to_string());
         };
@@ -173,9 +168,23 @@ impl Handle {
             drop(place);
         });
         let mut end = None;
-        while let Some(said) = told.recv().await {
-            if let Told::End { ended, text, .. } = said {
-                end = Some((ended, text));
+        let mut stopped = std::pin::pin!(stop.asked());
+        loop {
+            tokio::select! {
+                said = told.recv() => match said {
+                    Some(Told::End { ended, text, .. }) => end = Some((ended, text)),
+                    Some(_) => {}
+                    None => break,
+                },
+                () = &mut stopped => {
+                    // The machine has cancelled its batches; with nobody listening, the run ends by itself. By itself a
+                    // subagent changes nothing: what its calls did is settled call by call.
+                    drop(told);
+                    return Report::Done(json!({
+                        "run": run.to_string(), "outcome": "cancelled", "text": "", "worktree": null,
+                        "message": "it was stopped; what became of each of its calls stands in the log",
+                    }));
+                }
             }
         }
         if driving.await.is_err() || end.is_none() {

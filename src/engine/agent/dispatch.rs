@@ -8,6 +8,7 @@ use interlock_domain::agent::profile::{Hook, When};
 use interlock_domain::agent::{Action, Input, Loop, result};
 use interlock_domain::block::{Block, Message, Role, ToolResult, ToolUse};
 use interlock_domain::id::{BatchId, CallId, RunId};
+use interlock_domain::repair::Stub;
 use interlock_domain::request::BATCH_LEN_MAX;
 use interlock_domain::request::args::Args;
 use serde_json::{Value, json};
@@ -60,7 +61,7 @@ impl Runner {
             }
         }
         if self.tell.is_closed() {
-            let unstarted = calls.iter().map(|call| call.answer(result::INTERRUPTED, true));
+            let unstarted = calls.iter().map(|call| call.answer(Stub::NotStarted.text(), true));
             return Input::Results(unstarted.collect());
         }
         let answered = if wanted.is_empty() { Ok(Vec::new()) } else { self.submit(machine, &calls, wanted).await };
@@ -76,7 +77,7 @@ impl Runner {
                     (call.answer(format!("not started: {error}"), true), None, "not_started", None)
                 }
                 (Way::Wished(at), Ok(answered)) => match answered.get(at) {
-                    None => (call.answer(result::NOT_KNOWN, true), None, "unknown", None),
+                    None => (call.answer(Stub::OutcomeUnknown.text(), true), None, "unknown", None),
                     Some(answered) => {
                         let ending = &answered.reply.ending;
                         (result::of(call, ending), answered.evidence, ending.word(), ending.code())
@@ -253,16 +254,16 @@ pub(super) async fn recall(parts: &Parts, run: RunId, batch: Option<u64>, histor
     for (call, position) in open.iter().zip(0_u32..) {
         let text = match batch {
             // Nothing was handed in.
-            None => result::INTERRUPTED.to_owned(),
+            None => Stub::NotStarted.text().to_owned(),
             Some(batch) => {
                 let id = CallId { run, batch: BatchId(batch), position };
                 let query = Query { call: Some(id), kind: Some("settled".to_owned()), ..Query::default() };
                 let found = parts.log.query(query).await.unwrap_or_default();
                 match found.last().and_then(|row| row.row.to.clone()).as_deref() {
                     Some("done") => "done; the result was lost when the daemon was restarted".to_owned(),
-                    Some("not_started") => result::INTERRUPTED.to_owned(),
+                    Some("not_started") => Stub::NotStarted.text().to_owned(),
                     Some("failed") => "failed; the reason was lost when the daemon was restarted".to_owned(),
-                    Some(_) | None => result::NOT_KNOWN.to_owned(),
+                    Some(_) | None => Stub::OutcomeUnknown.text().to_owned(),
                 }
             }
         };

@@ -92,7 +92,6 @@ impl Runner {
         let mut offered = self.offered();
         let mut keeper = Keeper::new(self.settings.budget, fixed(&system, &offered));
         let first = Line::Opened(self.opened.clone());
-        let old = history.len();
         let (mut machine, mut action) = Loop::new(history, request, turns_max);
         let mut ended = Ended::NotWritten;
         if self.write(vec![first]).await {
@@ -130,21 +129,11 @@ impl Runner {
                     Action::StopBatch => Input::Results(Vec::new()),
                     Action::End(ended) => break ended,
                 };
-                match &input {
-                    Input::Trouble(trouble) => self.trouble(trouble),
-                    Input::Ready(_)
-                    | Input::Stuck(..)
-                    | Input::Answer(..)
-                    | Input::Waited
-                    | Input::Written
-                    | Input::NotWritten
-                    | Input::Results(_)
-                    | Input::Cancel => {}
+                let mut reason = String::new();
+                if let Input::Trouble(trouble) = &input {
+                    self.trouble(trouble);
+                    trouble.message().clone_into(&mut reason);
                 }
-                let reason = match &input {
-                    Input::Trouble(trouble) => trouble.message().to_owned(),
-                    _ => String::new(),
-                };
                 // Each action is answered by an input that the machine waits for.
                 let Some(next) = machine.step(input) else { break Ended::Cancelled };
                 if let Action::Wait(wait) = &next {
@@ -156,7 +145,7 @@ impl Runner {
         let turns = machine.turns();
         let history = machine.into_history();
         // The last results, or the stubs of calls that were not begun: the conversation can go on from here.
-        let rest = lines(&history, self.written.max(if history.len() > old { 0 } else { old }));
+        let rest = lines(&history, self.written);
         self.write(rest).await;
         let last = history.iter().rev().find(|message| message.role == Role::Assistant);
         let text = text_of(last);
@@ -172,7 +161,7 @@ impl Runner {
             narrowing.deny.insert(SUBAGENT.to_owned());
         }
         let surface = self.parts.mediator.surface_of_agents().narrowed(&narrowing);
-        let mut offered = Offered::of(&surface);
+        let mut offered = Offered::of(&surface, &self.settings.rules);
         offered.tools = self.local.offered(offered.tools, &surface, &self.settings);
         offered
     }
@@ -183,6 +172,8 @@ impl Runner {
         let mut step = keeper.check(history, forced);
         loop {
             if self.tell.is_closed() {
+                // The results of the last calls are kept all the same: the conversation can go on from them.
+                self.write(lines(&before, self.written)).await;
                 return Input::Cancel;
             }
             step = match step {

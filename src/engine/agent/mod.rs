@@ -7,6 +7,7 @@
 pub mod child;
 mod dispatch;
 mod drive;
+mod legality;
 mod local;
 mod model;
 mod offered;
@@ -23,6 +24,7 @@ use interlock_domain::agent::skill::Skill;
 use interlock_domain::block::{Block, Message};
 use interlock_domain::context::Budget;
 use interlock_domain::gate::policy::Mode;
+use interlock_domain::gate::rule::Rules;
 use interlock_domain::id::RunId;
 use interlock_domain::request::{Asker, Via};
 use thiserror::Error;
@@ -75,6 +77,8 @@ pub struct Settings {
     pub checks: Vec<upkeep::Check>,
     /// Where hooks and checks run.
     pub cwd: PathBuf,
+    /// The rules of the configuration: what they deny whole is not offered.
+    pub rules: Arc<Rules>,
 }
 
 /// A request to the model.

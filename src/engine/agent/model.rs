@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use interlock_domain::agent::{Input, Said, Trouble};
-use interlock_domain::block::{Ids, Message};
+use interlock_domain::block::{Ids, Message, Provider};
+use interlock_domain::repair::history::{Journal, repair};
 use serde_json::{Map, Value};
 use tokio::sync::mpsc;
 
@@ -52,7 +53,7 @@ pub(super) async fn ask(
     tell: Option<&mpsc::Sender<Told>>,
 ) -> Outcome {
     let asked = Ask { model: &settings.model, system, tools, history, output_max: settings.output_max };
-    let body = request::body(&settings.dialect, &asked).to_string().into_bytes();
+    let body = body(settings, &asked).to_string().into_bytes();
     let lost = |trouble: Trouble, ids: Ids| Outcome {
         input: Input::Trouble(trouble),
         ids,
@@ -94,6 +95,21 @@ pub(super) async fn ask(
     let notes = end.notes.iter().map(ToString::to_string).collect();
     let usage = end.usage.clone();
     Outcome { input: input(end), ids, usage, tokens_in, notes }
+}
+
+/// The request. Its messages pass through repair, whatever way the last turn ended: of a legal history nothing changes.
+fn body(settings: &Settings, asked: &Ask<'_>) -> Value {
+    let mut body = request::body(&settings.dialect, asked);
+    let provider = settings.dialect.provider;
+    let key = match provider {
+        Provider::Anthropic | Provider::Chat => "messages",
+        Provider::Responses => "input",
+        Provider::Gemini => "contents",
+    };
+    if let Some(Value::Array(messages)) = body.get_mut(key).map(Value::take) {
+        body[key] = Value::Array(repair(provider, messages, &Journal::new()).messages);
+    }
+    body
 }
 
 fn input(end: End) -> Input {

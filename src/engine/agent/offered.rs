@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use interlock_domain::gate::rule::Rules;
 use interlock_domain::id::ToolName;
 use interlock_domain::surface::Surface;
 
@@ -21,9 +22,10 @@ pub(super) struct Offered {
 }
 
 impl Offered {
-    pub(super) fn of(surface: &Surface) -> Offered {
+    /// What a surface shows. A tool that a rule denies whole is not offered; a call of it is refused all the same.
+    pub(super) fn of(surface: &Surface, rules: &Rules) -> Offered {
         let mut offered = Offered::default();
-        for tool in surface.tools() {
+        for tool in surface.tools().filter(|tool| !rules.all().iter().any(|rule| rule.hides(tool))) {
             let name = free(&wire(tool.name().as_str()), &offered.names);
             offered.names.insert(name.clone(), tool.name().clone());
             offered.tools.push(Tool {

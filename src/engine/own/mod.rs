@@ -4,7 +4,7 @@
 //! room, which is why they are not in `tool`.
 
 mod monitor;
-mod schema;
+pub(super) mod schema;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -17,10 +17,13 @@ use interlock_domain::surface::device::DeviceTable;
 use interlock_domain::surface::tool::{BadTool, Tool};
 use interlock_domain::time::Wall;
 use serde_json::{Value, json};
+use tokio::sync::watch;
 
 use super::keeper::{Keeper, NotKept};
 use super::log::{Log, Query};
 use super::tasks::{self, Tasks};
+use super::workflow::tool::Recipes;
+use super::workflow::{self, Workflows};
 use crate::record::rfc3339;
 use crate::store::state::alarm::Alarm;
 use crate::sys::{clock, interfaces, machine};
@@ -45,6 +48,8 @@ pub struct Own {
     keeper: Keeper,
     log: Log,
     state: PathBuf,
+    workflows: Workflows,
+    recipes: watch::Receiver<Arc<Recipes>>,
 }
 
 /// The descriptions of the daemon's own tools.
@@ -52,7 +57,9 @@ pub struct Own {
 /// # Errors
 /// Never in practice: the schemas are constants.
 pub fn tools(devices: Arc<DeviceTable>) -> Result<Vec<Tool>, BadTool> {
-    schema::tools(devices)
+    let mut tools = schema::tools(devices)?;
+    tools.push(workflow::tool::tool()?);
+    Ok(tools)
 }
 
 fn failed(code: &'static str, message: impl Into<String>) -> Report {
@@ -62,8 +69,15 @@ fn failed(code: &'static str, message: impl Into<String>) -> Report {
 impl Own {
     /// With what they act on.
     #[must_use]
-    pub fn new(tasks: Tasks, keeper: Keeper, log: Log, state: PathBuf) -> Own {
-        Own { tasks, keeper, log, state }
+    pub fn new(
+        tasks: Tasks,
+        keeper: Keeper,
+        log: Log,
+        state: PathBuf,
+        workflows: Workflows,
+        recipes: watch::Receiver<Arc<Recipes>>,
+    ) -> Own {
+        Own { tasks, keeper, log, state, workflows, recipes }
     }
 
     /// Tells people that a run wishes again and again for what is denied: an alarm that stands until it is reset.
@@ -89,7 +103,8 @@ impl Own {
     /// The order is for one of them.
     #[must_use]
     pub fn is_own(order: &Order) -> bool {
-        schema::NAMES.contains(&order.tool().name().as_str())
+        let name = order.tool().name().as_str();
+        name == workflow::tool::NAME || schema::NAMES.contains(&name)
     }
 
     /// Runs an order.
@@ -98,6 +113,10 @@ impl Own {
         let action = input["verb"].as_str().unwrap_or_default();
         let ran = match (order.tool().name().as_str(), action) {
             ("monitor", _) => return monitor::start(&input, &self.tasks, tools).await,
+            (workflow::tool::NAME, _) => {
+                let recipes = Arc::clone(&self.recipes.borrow());
+                return workflow::tool::run(&order, &self.workflows, &recipes).await;
+            }
             ("task", action) => return self.task(action, &input).await,
             ("alarm", action) => self.alarm(action).await,
             ("log", "export") => return self.export().await,

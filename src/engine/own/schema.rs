@@ -120,12 +120,12 @@ pub(super) fn tools(devices: Arc<DeviceTable>) -> Result<Vec<Tool>, BadTool> {
     Ok(tools)
 }
 
-pub(super) fn text([en, zh]: [&str; 2]) -> Text {
+pub(in crate::engine) fn text([en, zh]: [&str; 2]) -> Text {
     Text { en: en.to_owned(), zh: zh.to_owned() }
 }
 
 /// The name of a tool of ours: a constant with the right characters.
-pub(super) fn name(name: &str) -> Result<ToolName, BadTool> {
+pub(in crate::engine) fn name(name: &str) -> Result<ToolName, BadTool> {
     ToolName::new(name).map_err(|error| BadTool::InputSchema { tool: fallback(), fact: error.to_string() })
 }
 

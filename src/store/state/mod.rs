@@ -1,4 +1,4 @@
-//! `state.db`: what changes. Alarms, approved tools and tasks of MCP, and the numbers that are never given twice.
+//! `state.db`: what changes. Alarms, approved tools and tasks of MCP, workflows, and the numbers that are never given twice.
 //!
 //! It is not evidence: rows here are updated and old ones removed, and each change that matters is also a row of the
 //! log. It has a schema version of its own; a file from a newer build is refused, never converted back. Each change
@@ -17,6 +17,7 @@ pub mod alarm;
 mod aside;
 pub mod learned;
 pub mod mcp;
+pub mod workflow;
 
 /// Each step brings the schema from its index to the next version. A step that was released is never changed.
 const STEPS: &[&str] = &[
@@ -56,6 +57,14 @@ CREATE TABLE mcp_task (
 ) STRICT, WITHOUT ROWID;
 ",
     learned::SCHEMA,
+    "
+CREATE TABLE workflow (
+  id INTEGER PRIMARY KEY,
+  stage TEXT NOT NULL CHECK (stage IN ('open', 'committing', 'aborting', 'committed', 'aborted', 'unsettled')),
+  form TEXT NOT NULL,
+  at INTEGER NOT NULL
+) STRICT;
+",
 ];
 
 /// Cleared alarms that are kept: enough for a shift
@@ -262,7 +271,7 @@ mod tests {
         State::open(dir.path()).unwrap().connection.pragma_update(None, "user_version", 99).unwrap();
         let refused = State::open(dir.path()).unwrap_err();
         let path = dir.path().join("state.db");
-        assert_eq!(refused.to_string(), format!("{} has format 99; this build reads up to 3", path.display()));
+        assert_eq!(refused.to_string(), format!("{} has format 99; this build reads up to 4", path.display()));
         let connection = Connection::open(path).unwrap();
         assert_eq!(connection.pragma_query_value(None, "user_version", |row| row.get::<_, i64>(0)).unwrap(), 99);
     }

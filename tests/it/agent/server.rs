@@ -100,6 +100,13 @@ pub(crate) struct Server {
 impl Server {
     /// Answers the n-th request with the n-th of these, and every further one with an error.
     pub(crate) fn start(script: Vec<Answer>) -> Server {
+        let mut script = script.into_iter();
+        let over = "{\"error\":{\"message\":\"invalid: the script is over\",\"type\":\"invalid\"}}";
+        Server::answering(move |_| script.next().unwrap_or_else(|| Answer::error("500 Script Over", "", over)))
+    }
+
+    /// Answers each request by what it says.
+    pub(crate) fn answering(mut answer: impl FnMut(&Value) -> Answer + Send + 'static) -> Server {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let requests = Arc::new(Mutex::new(Vec::new()));
@@ -107,19 +114,11 @@ impl Server {
         let (went, gone) = channel();
         let kept = Arc::clone(&requests);
         std::thread::spawn(move || {
-            let mut script = script.into_iter();
             for stream in listener.incoming() {
                 let Ok(stream) = stream else { return };
                 let Some(request) = read(&stream) else { continue };
+                let answer = answer(&request.body);
                 kept.lock().unwrap().push(request);
-                let over = || {
-                    Answer::error(
-                        "500 Script Over",
-                        "",
-                        "{\"error\":{\"message\":\"invalid: the script is over\",\"type\":\"invalid\"}}",
-                    )
-                };
-                let answer = script.next().unwrap_or_else(over);
                 if write(stream, &answer, &wait).is_err() {
                     let _ = went.send(());
                 }

@@ -1,5 +1,6 @@
 //! The daemon as its users meet it: the binary, its socket, its plant, its evidence.
 mod agents;
+mod answers;
 mod commands;
 mod crash;
 mod ground;
@@ -8,6 +9,7 @@ mod learning;
 mod manners;
 mod proxy;
 mod voice;
+mod workflows;
 mod wyoming;
 
 use std::io::{BufRead, BufReader, Write};

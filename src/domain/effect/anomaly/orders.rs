@@ -100,7 +100,10 @@ pub(super) fn unordered(
 /// Of each kind of operation, two effects of different workflows, or one if there is only one workflow: all that
 /// matters when nothing is in an order.
 #[derive(Default)]
-struct Kinds(BTreeMap<u32, (u32, Option<u32>)>);
+struct Kinds(BTreeMap<u32, Two>);
+
+/// An effect, and one of the same kind by another workflow.
+type Two = (u32, Option<u32>);
 
 impl Kinds {
     fn of(sides: &Sides<'_>, effects: &[u32]) -> Kinds {
@@ -120,9 +123,9 @@ impl Kinds {
     fn against(&self, sides: &Sides<'_>, others: &Kinds) -> Option<(u32, u32)> {
         // The workflow of a kind that only one workflow used. Sorted by it, the kinds of one workflow are one block,
         // which is passed over at one go.
-        let sole = |(first, second): (u32, Option<u32>)| second.is_none().then(|| sides.workflow(first));
+        let sole = |(first, second): Two| second.is_none().then(|| sides.workflow(first));
         let theirs = others.0.iter().map(|(kind, effects)| (sole(*effects), *kind, *effects));
-        let mut theirs: Vec<(Option<u32>, u32, (u32, Option<u32>))> = theirs.collect();
+        let mut theirs: Vec<(Option<u32>, u32, Two)> = theirs.collect();
         theirs.sort_unstable_by_key(|(sole, kind, _)| (*sole, *kind));
         for (kind, ours) in &self.0 {
             let own = sole(*ours);
