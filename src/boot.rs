@@ -379,9 +379,12 @@ async fn serve(made: Made) -> Result<(), BootError> {
     if open > 0 {
         tracing::warn!(calls = open, "calls that the last run left open were settled; see `interlock ask list`");
     }
+    let later = model::later(&config, &places, tasks.supervisor().clone(), writer.clone(), models.clone())?;
+    let librarian = later.librarian.clone();
     let (learner, learner_inbox) = Learner::new(keeper.clone());
     let basis = commands.basis(Arc::clone(&devices));
-    let (listener, ears) = Listener::new(basis.ears(&learned.0), mediator.clone(), writer.clone(), learner.clone());
+    let (listener, ears) =
+        Listener::new(basis.ears(&learned.0), mediator.clone(), writer.clone(), learner.clone(), later);
     let listener_running = tokio::spawn(ears.run());
     let learner_owner =
         learner::Owner::new(learner_inbox, basis, learned, keeper.clone(), writer.clone(), listener.clone());
@@ -460,6 +463,7 @@ async fn serve(made: Made) -> Result<(), BootError> {
         places: places.clone(),
         config,
         learner,
+        librarian,
         writer,
         mediator: mediator.clone(),
         servers: servers.clone(),

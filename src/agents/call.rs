@@ -129,6 +129,12 @@ async fn carry_out(
     let work = Work { tool: &name, call: Some(call), question, reply, from_tool };
     match attend(core, ctx, digest, work, &mut told).await? {
         Over::Ended(mut reply) => {
+            // Cancelled, and stopped by that: what is known of the outcome is said with it.
+            if let (true, Some(task)) = (ctx.cancel.is_cancelled() && reply.code == "stopped", &ctx.task) {
+                let row = reply.evidence.map_or_else(String::new, |seq| format!("; evidence row {seq}"));
+                task.cancelled(&format!("cancelled by the client: {}{row}", reply.message));
+                return Err(Fault::Cancelled);
+            }
             // Another server's failure is told in its own words.
             if let (Ending::Failed, Some(told)) = (reply.ending, told) {
                 reply.output = Some(told.map_or_else(Output::Error, Output::Result));

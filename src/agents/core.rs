@@ -3,6 +3,7 @@
 //! The fronts hand in a request with all that they know of it ([`Ctx`]), and read the answer from the way out that
 //! stands in it. What is in here does not know HTTP from stdio.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -48,8 +49,8 @@ pub struct Settings {
     pub hosts: Hosts,
     /// Speaks TLS with clients, where others than this machine can reach us.
     pub tls: Option<TlsAcceptor>,
-    /// Requests that the holder of one token may send in a second, on average; a tenth of a minute's worth at once.
-    pub rate_max: u32,
+    /// Requests that the holder of each token may send in a second, on average; a tenth of a minute's worth at once.
+    pub rates: BTreeMap<String, u32>,
     /// How long the head of a request may take, and how long a connection may lie idle. Clients close idle
     /// connections after 4 to 5 s themselves, so they do not run into it.
     pub head_wait: Duration,
@@ -81,7 +82,7 @@ impl Default for Settings {
             tokens: Tokens::default(),
             hosts: Hosts::default(),
             tls: None,
-            rate_max: 500,
+            rates: BTreeMap::new(),
             head_wait: Duration::from_secs(30),
             body_wait: Duration::from_secs(30),
             drain_wait: Duration::from_secs(5),

@@ -43,6 +43,12 @@ impl Default for Cancel {
 }
 
 impl Cancel {
+    /// Whether it was.
+    #[must_use]
+    pub fn is_cancelled(&self) -> bool {
+        *self.0.borrow()
+    }
+
     /// Says it.
     pub fn cancel(&self) {
         self.0.send_replace(true);

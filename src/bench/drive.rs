@@ -55,7 +55,6 @@ pub struct Driver {
     work: Work,
     running: JoinSet<(CallId, Report, Duration)>,
     calls: BTreeMap<Id, CallId>,
-    written: u64,
 }
 
 impl Driver {
@@ -75,7 +74,6 @@ impl Driver {
             work,
             running: JoinSet::new(),
             calls: BTreeMap::new(),
-            written: 0,
         };
         let opening = Opening {
             run,
@@ -87,17 +85,6 @@ impl Driver {
         driver.machine.step(Input::Open(Box::new(opening)), clock::now());
         driver.carry_out(&mut Vec::new(), &mut None);
         driver
-    }
-
-    /// The run.
-    #[must_use]
-    pub fn run(&self) -> RunId {
-        self.run
-    }
-
-    /// The machine, for an input that no tool and no log brings.
-    pub fn machine(&mut self) -> &mut Mediator {
-        &mut self.machine
     }
 
     /// Hands in a batch and drives it to its reply.
@@ -197,7 +184,6 @@ impl Driver {
             if let Err(error) = writer.append(waiting) {
                 tracing::error!(%error, "a row of a measurement was not taken");
             }
-            self.written = entry.0;
         }
     }
 
@@ -215,15 +201,13 @@ impl Driver {
 /// Waits until the log has more; for ever where there is none.
 async fn committed(log: &mut Option<(Writer, watch::Receiver<Acks>)>) -> Input {
     let Some((_, acks)) = log else { return std::future::pending().await };
-    loop {
-        if acks.changed().await.is_err() {
-            return std::future::pending().await;
-        }
-        let seen = *acks.borrow_and_update();
-        if seen.health == Health::Writing {
-            return Input::Committed { upto: Entry(seen.ticket) };
-        }
-        return Input::CommitFailed;
+    if acks.changed().await.is_err() {
+        return std::future::pending().await;
+    }
+    let seen = *acks.borrow_and_update();
+    match seen.health {
+        Health::Writing => Input::Committed { upto: Entry(seen.ticket) },
+        Health::Degraded(_) => Input::CommitFailed,
     }
 }
 

@@ -2,10 +2,20 @@
 
 use std::fmt::Write as _;
 use std::hint::black_box;
-use std::time::Instant;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use interlock_domain::effect::anomaly::{Event, History, Malformed, Seen, Terms, View};
+use interlock_domain::effect::profile::Profile;
+use interlock_domain::effect::workflow::{MAIN, State, Wanted, Workflow};
+use interlock_domain::id::{BatchId, CallId, RunId};
+use interlock_domain::surface::contract::{Contract, OutcomeBy};
 use serde_json::{Value, json};
+
+/// How long the ledger is measured, and calls of each of its workflows: as many as a long recipe has.
+const LEDGER_MEASURED: Duration = Duration::from_secs(2);
+/// See [`LEDGER_MEASURED`].
+const LEDGER_CALLS: usize = 16;
 
 /// Events of one workflow of the measured history.
 const EVENTS_EACH: usize = 12;
@@ -23,11 +33,42 @@ pub fn run(long: bool) -> Result<Value, Malformed> {
         "a1_a5_events_per_s_1m": middle,
         "a6_edges_per_s_1m": spheres(1_000_000)?,
         "a7_effects_per_s_total_order_300k": orders(300_000)?,
+        "ledger_us_per_call": ledger(),
     });
     if let Some(large) = large {
         figures["a1_a5_events_per_s_10m"] = large.into();
     }
     Ok(figures)
+}
+
+/// What a workflow's ledger costs a call, besides the log: the retry table, what the input rests on, the end. Each input
+/// and each result has values to be compared.
+fn ledger() -> f64 {
+    let contract = Arc::new(Contract { outcome: OutcomeBy::Query, ..Contract::weakest("bench") });
+    let call = CallId { run: RunId::new(1, 1), batch: BatchId(1), position: 0 };
+    let begun = Instant::now();
+    let mut calls = 0_u32;
+    while begun.elapsed() < LEDGER_MEASURED {
+        let Ok(mut workflow) = Workflow::begin([Profile::UnknownSafe].into(), Vec::new()) else { continue };
+        for number in 0..LEDGER_CALLS {
+            let wanted = Wanted {
+                op: format!("op {number}"),
+                branch: MAIN.to_owned(),
+                tool: "device".to_owned(),
+                input: Arc::new(json!({ "device": "pump-1", "action": "set", "of": format!("order-{}", number / 2) })),
+                contract: Arc::clone(&contract),
+                resources: vec!["pump-1".to_owned()],
+                after: Vec::new(),
+            };
+            if let Ok((at, _)) = workflow.attempt(wanted) {
+                workflow.bound(at, call);
+                workflow.seen(at, State::Done, Some(&json!({ "order": format!("order-{number}"), "value": 42.5 })));
+            }
+            calls += 1;
+        }
+        black_box(&workflow);
+    }
+    begun.elapsed().as_secs_f64() * 1e6 / f64::from(calls)
 }
 
 /// Workflows of two operations, one of which is tried twice and one undone; some commit, some abort. Making the names is

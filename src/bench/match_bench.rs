@@ -14,6 +14,9 @@ use interlock_domain::command::understanding::Understanding;
 use interlock_domain::risk::Risk;
 use serde_json::{Value, json};
 
+use super::model_bench;
+use crate::infer::classifier::Source;
+
 /// Rounds over all sentences; the median of a round is steady from here on.
 const ROUNDS: usize = 20;
 
@@ -117,13 +120,15 @@ const THINGS: &[&str] = &[
     "转运车",
 ];
 
-/// Measures the set that `load` reads, or that set scaled to so many commands; reading the files counts as loading.
+/// Measures the set that `load` reads, or that set scaled to so many commands; reading the files counts as loading. The
+/// model of `model` is measured beside it where ONNX Runtime is there, and the memory with it.
 ///
 /// # Errors
 /// Those of `load`.
 pub fn run<E>(
     load: impl FnOnce() -> Result<(Commands, Lexicon, Confusions), E>,
     scaled: Option<usize>,
+    model: &Source,
 ) -> Result<Value, E> {
     let before = rss_mib();
     let begun = Instant::now();
@@ -146,13 +151,22 @@ pub fn run<E>(
         .collect();
     let all = timed(&understanding, &texts, Stages::PURE);
     let patterns = timed(&understanding, &texts, Stages { pinyin: false, ..Stages::PURE });
+    let by_model = model_bench::run(model, &texts);
+    let with_model = rss_mib();
+    let (model_micros, model_load, provider) = match by_model {
+        Ok(found) => (rounded(found.micros_p50), rounded(found.load_ms), Value::from(found.provider)),
+        Err(error) => (Value::Null, Value::Null, Value::from(format!("off: {error}"))),
+    };
     Ok(json!({
         "commands": count,
         "queries": texts.len(),
         "micros_p50": percentile(&all, 50),
         "micros_p99": percentile(&all, 99),
         "pattern_micros_p50": percentile(&patterns, 50),
-        "model_micros_p50": Value::Null,
+        "model_micros_p50": model_micros,
+        "model_load_ms": model_load,
+        "model_provider": provider,
+        "model_rss_mib": rounded((with_model - loaded).max(0.0)),
         "load_ms": (load_ms * 100.0).round() / 100.0,
         "rss_mib": ((loaded - before).max(0.0) * 100.0).round() / 100.0,
     }))
@@ -177,6 +191,10 @@ fn timed(understanding: &Understanding, texts: &[String], stages: Stages) -> Vec
 fn percentile(sorted: &[f64], percent: usize) -> f64 {
     let at = (sorted.len() * percent / 100).min(sorted.len().saturating_sub(1));
     sorted.get(at).map_or(0.0, |micros| (micros * 100.0).round() / 100.0)
+}
+
+fn rounded(value: f64) -> Value {
+    Value::from((value * 100.0).round() / 100.0)
 }
 
 /// Adds made-up commands until there are `count`.
@@ -220,6 +238,7 @@ fn rss_mib() -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::infer::classifier::Bytes;
 
     #[test]
     fn a_scaled_set_is_as_large_as_asked() {
@@ -229,7 +248,17 @@ mod tests {
         assert_eq!((set.list[0].text.as_str(), set.list[5].text.as_str()), ("启动东区搅拌机", "停止东区粉碎机"));
         // Measured without optimization, a large set takes minutes.
         let load = || Ok::<_, ()>((Commands::default(), Lexicon::default(), Confusions::default()));
-        let figures = run(load, Some(12)).expect("loads");
+        let none = Bytes::Embedded(b"");
+        let source = Source {
+            name: "no model".to_owned(),
+            model: none.clone(),
+            model_sha256: String::new(),
+            labels: none,
+            labels_sha256: String::new(),
+        };
+        let figures = run(load, Some(12), &source).expect("loads");
         assert_eq!(figures["commands"], 12);
+        assert_eq!(figures["model_micros_p50"], Value::Null);
+        assert!(figures["model_provider"].as_str().is_some_and(|why| why.starts_with("off: ")));
     }
 }

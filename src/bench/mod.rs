@@ -6,6 +6,8 @@ pub mod evidence;
 pub mod gate;
 pub mod liveness;
 pub mod match_bench;
+pub mod mcp;
+pub mod model_bench;
 pub mod normalize;
 pub mod schedule;
 pub mod startup;

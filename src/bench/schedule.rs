@@ -147,21 +147,20 @@ pub fn measure(dir: &Path, durable: bool) -> Made<Measured> {
         let server = Server::start().await?;
         let mut measured = Measured { pairs: Vec::new(), not_done: 0 };
         let writer = || store.as_ref().map(Store::writer);
-        let mut drivers = [false, true].map(|alone| (alone, None::<Driver>));
+        let mut order = [false, true];
         for at in 0..WARM_UP + PAIRS {
             let mut pair = Pair { mediated: 0.0, serial: 0.0, ideal: 0.0, reply: 0.0 };
             // Which of the two comes first alternates, so that what drifts meets both.
             if at % 2 == 1 {
-                drivers.reverse();
+                order.reverse();
             }
-            for (alone, driver) in &mut drivers {
+            for alone in order {
                 // One writer has one owner that numbers its rows: the two conditions take turns with a fresh driver.
-                let mut fresh = Driver::new(surface(*alone)?, |policy| policy, writer(), load.work(&server));
-                let went = fresh.batch(load.wishes(&server)?).await;
-                *driver = None;
+                let mut driver = Driver::new(surface(alone)?, |policy| policy, writer(), load.work(&server));
+                let went = driver.batch(load.wishes(&server)?).await;
                 measured.not_done += went.replies.iter().filter(|reply| reply.ending.word() != "done").count();
                 let took = |position: u32| went.service.get(&position).map_or(0.0, |took| millis(*took));
-                if *alone {
+                if alone {
                     pair.serial = millis(went.to_last_outcome);
                 } else {
                     pair.mediated = millis(went.to_last_outcome);
@@ -169,7 +168,7 @@ pub fn measure(dir: &Path, durable: bool) -> Made<Measured> {
                     pair.ideal = (0..4).map(took).fold(0.0, f64::max) + took(4);
                 }
             }
-            drivers.sort_by_key(|(alone, _)| *alone);
+            order.sort_unstable();
             if at >= WARM_UP {
                 measured.pairs.push(pair);
             }
@@ -237,7 +236,7 @@ impl Load {
             std::fs::write(dir.join(format!("file-{at}.txt")), "x\n")?;
         }
         let made = std::process::Command::new("git").args(["init", "-q"]).current_dir(&dir).output()?;
-        if !(made.status.success()) {
+        if !made.status.success() {
             return Err(format!("git init: {}", String::from_utf8_lossy(&made.stderr)).into());
         }
         Ok(Load { dir })
@@ -253,7 +252,15 @@ impl Load {
         ];
         let wish = |input: Value| {
             let (tool, args) = (ToolName::new("load")?, Args::new(input)?);
-            Made::Ok(Wish { tool, args, parent: None, facts: Arc::default(), protective: false, again: None })
+            Made::Ok(Wish {
+                tool,
+                args,
+                parent: None,
+                facts: Arc::default(),
+                protective: false,
+                again: None,
+                classified: None,
+            })
         };
         inputs.into_iter().map(wish).collect()
     }
@@ -288,7 +295,7 @@ async fn hash(dir: PathBuf) -> Made<Value> {
 
 async fn git(dir: &Path) -> Made<Value> {
     let ran = tokio::process::Command::new("git").args(["status", "--porcelain"]).current_dir(dir).output().await?;
-    if !(ran.status.success()) {
+    if !ran.status.success() {
         return Err(format!("git status: {}", String::from_utf8_lossy(&ran.stderr)).into());
     }
     Ok(json!({ "bytes": ran.stdout.len() }))
@@ -299,7 +306,7 @@ async fn fetch(port: u16) -> Made<Value> {
     stream.write_all(b"GET / HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n\r\n").await?;
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer).await?;
-    if !(answer.starts_with(b"HTTP/1.1 200")) {
+    if !answer.starts_with(b"HTTP/1.1 200") {
         return Err(format!("another answer than 200").into());
     }
     Ok(json!({ "bytes": answer.len() }))

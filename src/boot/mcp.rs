@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use interlock_domain::surface::narrow::{Allow, Narrowing};
+use interlock_domain::surface::promise::Promise;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use serde_json::Value;
@@ -48,6 +49,7 @@ pub(super) fn servers(config: &Config) -> Result<Vec<Setting>, ConfigError> {
     let path = config.file.as_deref().unwrap_or(Path::new("(embedded default)"));
     let wrong =
         |server: &Server, fact: String| ConfigError::of_file(path, format!("mcp.server {}: {fact}", server.name));
+    let promises: Arc<[Promise]> = config.contracts.clone().into();
     let setting = |server: &Server| {
         let reach = match &server.reach {
             Reach::Command { command, cwd, env, env_secrets } => {
@@ -73,7 +75,7 @@ pub(super) fn servers(config: &Config) -> Result<Vec<Setting>, ConfigError> {
             timeout: server.timeout,
             total_timeout: server.total_timeout,
         };
-        Ok(Setting { spec, prefix: server.prefix.clone() })
+        Ok(Setting { spec, prefix: server.prefix.clone(), promises: Arc::clone(&promises) })
     };
     config.mcp.servers.iter().map(setting).collect()
 }
@@ -106,6 +108,7 @@ pub(super) fn front(config: &Config) -> Result<Settings, ConfigError> {
         tokens: Tokens::new(tokens.iter().map(|(name, token)| (name.as_str(), token.as_str()))),
         hosts: hosts(config.mcp.listen, &config.mcp.hosts),
         tls,
+        rates: config.mcp.clients.iter().map(|client| (client.name.clone(), client.rate)).collect(),
         ..Settings::default()
     })
 }

@@ -2,11 +2,18 @@
 
 use std::path::Path;
 
+use super::{BootError, Places};
 use crate::config::model::{self, Manifest};
 use crate::config::{Config, ConfigError};
+use crate::engine::agent::Handle as Models;
+use crate::engine::inference::Inference;
+use crate::engine::librarian::{Librarian, Shipped};
+use crate::engine::listener::Later;
+use crate::engine::supervisor::Supervisor;
 use crate::infer::classifier::{Bytes, Source};
 use crate::infer::knowledge::{Library, Passage, ReadError, json_lines};
 use crate::infer::runtime::Provider;
+use crate::store::queue::Writer;
 
 /// The name of the shipped passages in the library.
 pub const SHIPPED: &str = "interlock: general notes";
@@ -51,6 +58,27 @@ pub fn of_config(config: &Config) -> Result<Option<(Source, Provider)>, ConfigEr
         model::Provider::Cpu => Provider::Cpu,
     };
     Ok(Some((source(config.model.manifest.as_deref())?, provider)))
+}
+
+/// The stages that need the world, as this configuration wants them.
+pub(super) fn later(
+    config: &Config,
+    places: &Places,
+    supervisor: Supervisor,
+    writer: Writer,
+    models: Models,
+) -> Result<Later, BootError> {
+    let inference = of_config(config)?.map(|(source, provider)| Inference::new(source, provider, supervisor, writer));
+    let librarian =
+        Librarian::start(places.state.join(Library::FILE)).map_err(|error| BootError::Other(error.into()))?;
+    librarian.follow(config.knowledge_folders.clone(), shipped(config));
+    Ok(Later { inference, librarian: Some(librarian), models: Some(models) })
+}
+
+/// The shipped passages answer while the embedded plant runs; a plant of its own has its own manuals.
+pub(super) fn shipped(config: &Config) -> Shipped {
+    let passages = if config.devices.is_empty() { passages().ok() } else { None };
+    Shipped { name: SHIPPED, passages }
 }
 
 /// The shipped passages.

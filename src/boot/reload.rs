@@ -8,13 +8,14 @@ use interlock_domain::surface::Surface;
 use serde_json::json;
 use tokio::sync::watch;
 
-use super::{Places, commands, mcp, surface};
+use super::{Places, commands, mcp, model, surface};
 use crate::agents::bridge::Profiles;
 use crate::config::mcp::McpSettings;
 use crate::config::{self, Config};
 use crate::control::wire::{Kind, Trouble};
 use crate::engine::handle::{Grounds, Mediator};
 use crate::engine::learner::Learner;
+use crate::engine::librarian::Librarian;
 use crate::engine::servers::Servers;
 use crate::engine::stamp;
 use crate::engine::workflow::tool::Recipes;
@@ -27,6 +28,7 @@ pub(super) struct Reloader {
     pub(super) places: Places,
     pub(super) config: Config,
     pub(super) learner: Learner,
+    pub(super) librarian: Option<Librarian>,
     pub(super) mediator: Mediator,
     pub(super) servers: Servers,
     pub(super) writer: Writer,
@@ -96,6 +98,9 @@ impl Reloader {
         let count = set.len();
         let busy = |error: crate::engine::learner::NotLearned| Trouble::new(Kind::Busy, error.to_string());
         self.learner.rebase(set.basis(devices)).await.map_err(busy)?;
+        if let Some(librarian) = &self.librarian {
+            librarian.follow(config.knowledge_folders.clone(), model::shipped(&config));
+        }
         self.config = config;
         let name = file.map_or_else(|| PathBuf::from("the embedded default"), PathBuf::from);
         Ok(format!("{} is in force: {count} commands, {} rules", name.display(), self.config.rules.all().len()))
@@ -121,6 +126,9 @@ impl Reloader {
         if (self.config.wyoming_listen, &self.config.wyoming_socket) != (config.wyoming_listen, &config.wyoming_socket)
         {
             return Err(restart("wyoming"));
+        }
+        if self.config.model != config.model {
+            return Err(restart("model"));
         }
         if (self.config.scan, self.config.tau, self.config.tier) != (config.scan, config.tau, config.tier) {
             return Err(restart("liveness"));

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use interlock_domain::device::read_back::holds_what_was_written;
 use interlock_domain::device::table::{Device, Devices, Does, READ, WRITE};
+use interlock_domain::gate::policy::Mode;
 use interlock_domain::id::ToolName;
 use interlock_domain::risk::Risk;
 use interlock_domain::surface::contract::{Contract, Effect, OutcomeBy};
@@ -14,6 +15,7 @@ use interlock_domain::surface::tool::{Annotations, BadTool, Definition, Kind, Te
 
 use super::{BootError, Places};
 use crate::config::Config;
+use crate::engine::classify::Classify;
 use crate::engine::handle::Grounds;
 use crate::engine::mediator::{Settings, own_paths};
 use crate::engine::{agent, own};
@@ -28,10 +30,14 @@ pub(super) fn grounds(config: &Config, state: &Path) -> Result<Grounds, BootErro
         std::fs::create_dir_all(&cwd)
             .map_err(|error| BootError::Other(anyhow::anyhow!("{}: {error}", cwd.display())))?;
     }
+    // Where another mode asks people anyway, nobody needs an opinion.
+    let asked = config.classifier.as_ref().filter(|_| config.mode == Mode::BypassPermissions);
+    let classify = asked.map(|command| Arc::new(Classify { command: command.clone(), cwd: cwd.clone() }));
     Ok(Grounds {
         cwd,
         home: std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute()),
         work_dirs: config.work_dirs.iter().filter_map(|dir| dir.to_str()).map(str::to_owned).collect(),
+        classify,
     })
 }
 
@@ -177,17 +183,31 @@ pub(super) fn settings(config: &Config, places: &Places) -> Settings {
         own_paths: own_paths(own(config, places)),
         own_secrets: own_paths([places.state.join("keys")]),
         breaker: config.breaker,
+        classifier_fails_open: config.classifier_fails_open,
     }
 }
 
 /// Interlock's own files: a tool that could write them could rewrite the gate. The working directory inside the state
 /// directory is not one of them.
 fn own(config: &Config, places: &Places) -> Vec<PathBuf> {
-    let of_state = ["evidence", "keys", "spill", "export", "state.db", "state.db-wal", "state.db-shm", "lock"];
+    let of_state = [
+        "evidence",
+        "keys",
+        "spill",
+        "export",
+        "state.db",
+        "state.db-wal",
+        "state.db-shm",
+        "lock",
+        "knowledge.db",
+        "knowledge.db-wal",
+        "knowledge.db-shm",
+    ];
     let mut paths: Vec<PathBuf> = of_state.iter().map(|name| places.state.join(name)).collect();
     paths.extend(config.file.clone());
     paths.extend(config.command_files.iter().cloned());
     paths.extend(config.policy_files.iter().cloned());
+    paths.extend(config.model.manifest.clone());
     paths.extend(config.extensions.manifests.iter().cloned());
     paths.extend(config.extensions.command_files.iter().cloned());
     paths.push(places.socket.clone());

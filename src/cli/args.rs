@@ -871,6 +871,11 @@ pub enum BenchName {
     Schedule,
     /// Understanding.
     Match,
+    /// Agents over MCP, and servers behind the gate.
+    Mcp,
+    /// The server that `mcp` is measured with: it echoes what it is called with.
+    #[value(hide = true)]
+    McpServer,
     /// From exec to ready.
     Startup,
     /// The checker of effect histories.

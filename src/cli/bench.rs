@@ -9,6 +9,7 @@ use super::error::{CliError, Exit};
 use super::match_verb;
 use super::out::Out;
 use crate::bench;
+use crate::boot::model;
 
 pub(super) fn bench(args: &BenchArgs, out: &Out) -> Result<(), CliError> {
     let figures: Value = match args.name {
@@ -17,10 +18,15 @@ pub(super) fn bench(args: &BenchArgs, out: &Out) -> Result<(), CliError> {
             serde_json::to_value(figures).map_err(failed)?
         }
         BenchName::Evidence => bench::evidence::run(&Scratch::new()?.0).map_err(failed)?.to_json(),
-        BenchName::Match => bench::match_bench::run(|| match_verb::parts(None), args.commands).map_err(failed)?,
+        BenchName::Match => {
+            let source = model::source(None)?;
+            bench::match_bench::run(|| match_verb::parts(None), args.commands, &source).map_err(failed)?
+        }
         BenchName::Gate => bench::gate::run().map_err(failed)?.to_json(),
         BenchName::Schedule => bench::schedule::run(&Scratch::new()?.0).map_err(failed)?,
         BenchName::Effects => bench::effects::run(args.long).map_err(failed)?,
+        BenchName::Mcp => bench::mcp::run(&Scratch::new()?.0).map_err(failed)?,
+        BenchName::McpServer => return bench::mcp::server().map_err(failed),
         BenchName::Normalize => bench::normalize::run(),
         BenchName::Startup => bench::startup::run(&Scratch::new()?.0).map_err(failed)?,
     };

@@ -93,21 +93,58 @@ fn line_and_column(text: &str, offset: usize) -> (usize, usize) {
 fn key_at(text: &str, offset: usize) -> String {
     let line_start = text.get(..offset).unwrap_or(text).rfind('\n').map_or(0, |at| at + 1);
     let mut table = "";
-    for line in text[..line_start].lines() {
-        if let Some(name) = header(line) {
-            table = name;
-        }
+    let mut key = "";
+    // How many brackets of a value are open at the beginning of a line: inside of one, the key stands further up.
+    let mut open = 0_usize;
+    let mut at = 0;
+    for line in text.split_inclusive('\n').take_while(|line| {
+        let before = at;
+        at += line.len();
+        before <= line_start
+    }) {
+        let value = match (open, header(line)) {
+            (0, Some(name)) => {
+                (table, key) = (name, "");
+                ""
+            }
+            (0, None) => {
+                key = line.split_once('=').map_or("", |(key, _)| key.trim());
+                line.split_once('=').map_or("", |(_, value)| value)
+            }
+            (_, _) => line,
+        };
+        open = still_open(value, open);
     }
-    let line = text[line_start..].lines().next().unwrap_or_default();
-    let key = match header(line) {
-        Some(name) => return name.to_owned(),
-        None => line.split_once('=').map_or("", |(key, _)| key.trim()),
-    };
+    if key.starts_with('#') {
+        key = "";
+    }
     match (table.is_empty(), key.is_empty()) {
         (true, _) => key.to_owned(),
         (false, true) => table.to_owned(),
         (false, false) => format!("{table}.{key}"),
     }
+}
+
+/// How many brackets are open behind this piece of a value; those in quotes and in a comment do not count.
+fn still_open(piece: &str, mut open: usize) -> usize {
+    let mut quote = None;
+    let mut escaped = false;
+    for letter in piece.chars() {
+        match (quote, letter) {
+            (Some('"'), '\\') if !escaped => {
+                escaped = true;
+                continue;
+            }
+            (Some(mark), letter) if mark == letter && !escaped => quote = None,
+            (None, '"' | '\'') => quote = Some(letter),
+            (None, '#') => break,
+            (None, '[' | '{') => open += 1,
+            (None, ']' | '}') => open = open.saturating_sub(1),
+            (Some(_) | None, _) => {}
+        }
+        escaped = false;
+    }
+    open
 }
 
 fn header(line: &str) -> Option<&str> {
@@ -130,7 +167,9 @@ mod tests {
     fn the_place_is_line_column_and_the_key_with_its_tables() {
         check("version = 2\n", "2", "a.toml:1:11: version: is wrong");
         check("version = 1\n[[device]]\nname = \"x\"\n", "\"x\"", "a.toml:3:8: device.name: is wrong");
-        check("# 注释\n[a]\nb = [\n 1,\n \"日\", 9 ]\n", "9", "a.toml:5:7: a: is wrong");
+        check("# 注释\n[a]\nb = [\n 1,\n \"日\", 9 ]\n", "9", "a.toml:5:7: a.b: is wrong");
+        check("[a]\nb = [\n { c = \"x]\", d = 9 },\n]\n", "9", "a.toml:3:19: a.b: is wrong");
+        check("[a]\nb = [ 1 ] # [\nc = 9\n", "9", "a.toml:3:5: a.c: is wrong");
         check("[mcp]\n", "mcp", "a.toml:1:2: mcp: is wrong");
     }
 }

@@ -21,6 +21,10 @@ pub const SERVERS_MAX: usize = 64;
 /// Clients that are told apart by their tokens.
 const CLIENTS_MAX: usize = 256;
 
+/// Requests that a client may send in a second: more than an agent ever does, less than takes the box from the others.
+const RATE: u32 = 500;
+const RATES: std::ops::RangeInclusive<u32> = 1..=100_000;
+
 /// Longest name of a server, and longest prefix: names of tools keep within 64 characters, and the tool's own part
 /// should be readable in them.
 const NAME_LEN_MAX: usize = 32;
@@ -76,8 +80,10 @@ pub struct Client {
     pub token: Secret,
     /// The mode of its runs, where it is another than `[policy] mode`.
     pub mode: Option<Mode>,
-    /// The tools that it sees, `*` for any text; `None` for all.
+    /// The tools that it sees, by name, or all of a server's by `mcp__SERVER`; `None` for all.
     pub tools: Option<Vec<String>>,
+    /// Requests that it may send in a second.
+    pub rate: u32,
 }
 
 /// A server behind us.
@@ -155,6 +161,7 @@ struct WrittenClient {
     token_file: Option<PathBuf>,
     mode: Option<Spanned<String>>,
     tools: Option<Vec<Spanned<String>>>,
+    rate: Option<Spanned<u32>>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -320,7 +327,17 @@ fn clients(written: &[Spanned<WrittenClient>]) -> Result<Vec<Client>, Wrong> {
             }
         };
         let tools = fields.tools.as_ref().map(|tools| tools.iter().map(|tool| tool.get_ref().clone()).collect());
-        clients.push(Client { name: name(&fields.name, &mut seen)?, token, mode, tools });
+        let rate = match &fields.rate {
+            None => RATE,
+            Some(rate) if RATES.contains(rate.get_ref()) => *rate.get_ref(),
+            Some(rate) => {
+                return Err(Wrong::at(
+                    rate,
+                    format!("{} is outside {} to {}", rate.get_ref(), RATES.start(), RATES.end()),
+                ));
+            }
+        };
+        clients.push(Client { name: name(&fields.name, &mut seen)?, token, mode, tools, rate });
     }
     Ok(clients)
 }
@@ -511,18 +528,22 @@ mod tests {
     #[test]
     fn an_address_that_others_reach_needs_tls_and_tokens() {
         let tls = "tls-certificate = \"/c\"\ntls-key = \"/k\"\n";
-        let client = "[[mcp.client]]\nname = \"robot\"\ntoken-file = \"/t\"\nmode = \"plan\"\ntools = [\"git__*\"]\n";
+        let client = "[[mcp.client]]\nname = \"robot\"\ntoken-file = \"/t\"\nmode = \"plan\"\ntools = [\"mcp__git\"]\n\
+                      rate = 7\n";
         refused("[mcp]\nlisten = \"192.168.1.2:7770\"\n", "needs TLS");
         refused(&format!("[mcp]\nlisten = \"192.168.1.2:7770\"\n{tls}"), "clients with tokens");
         refused("[mcp]\ntls-key = \"/k\"\n", "tls-certificate beside it");
         refused("[[mcp.client]]\nname = \"robot\"\n", "token-credential or token-file");
+        refused("[[mcp.client]]\nname = \"robot\"\ntoken-file = \"/t\"\nrate = 0\n", "outside 1 to");
+        refused("[[mcp.client]]\nname = \"robot\"\ntoken-file = \"/t\"\nmode = \"all\"\n", "no such mode");
         let settings = read(&format!("[mcp]\nlisten = \"192.168.1.2:7770\"\n{tls}{client}")).unwrap();
         assert_eq!(settings.listen.map(|address| address.port()), Some(7770));
         let robot = Client {
             name: "robot".into(),
             token: Secret::File("/t".into()),
             mode: Some(Mode::Plan),
-            tools: Some(vec!["git__*".into()]),
+            tools: Some(vec!["mcp__git".into()]),
+            rate: 7,
         };
         assert_eq!(settings.clients, [robot]);
     }

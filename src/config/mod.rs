@@ -19,13 +19,12 @@ pub mod model;
 pub mod policy;
 pub mod regression;
 pub mod table;
+pub mod workflow;
 pub mod written;
 mod yaml;
 
-use std::net::SocketAddr;
-pub mod workflow;
-
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -121,6 +120,10 @@ pub struct Config {
     pub policy_files: Vec<PathBuf>,
     /// When repeated denials of one kind are too many.
     pub breaker: Breaker,
+    /// The command that gives an opinion on calls in `bypassPermissions`.
+    pub classifier: Option<Vec<String>>,
+    /// One that fails does not ask.
+    pub classifier_fails_open: bool,
     /// The directories that tools may work in: absolute.
     pub work_dirs: Vec<PathBuf>,
     /// The time between two scans.
@@ -298,6 +301,9 @@ pub fn check(path: &Path, text: &str) -> Result<Config, ConfigError> {
         rule_order,
         rules: Arc::new(rules),
         policy_files: file.policy.files.iter().map(|file| directory.join(file.get_ref())).collect(),
+        classifier: classifier(&file.policy)
+            .map_err(|span| wrong(span, "a classifier is a program and its arguments".to_owned()))?,
+        classifier_fails_open: file.policy.classifier_fails_open.unwrap_or(false),
         breaker: Breaker {
             denials_max: match file.policy.denials_max.as_ref().map(Spanned::get_ref) {
                 None => Breaker::default().denials_max,
@@ -351,6 +357,13 @@ fn rules(path: &Path, text: &str, policy: &file::Policy) -> Result<Rules, Config
         rules.extend(policy::file(&directory.join(file.get_ref()), ground)?);
     }
     Ok(Rules::new(rules))
+}
+
+fn classifier(policy: &file::Policy) -> Result<Option<Vec<String>>, std::ops::Range<usize>> {
+    match &policy.classifier {
+        Some(command) if command.get_ref().first().is_none_or(String::is_empty) => Err(command.span()),
+        written => Ok(written.as_ref().map(|command| command.get_ref().clone())),
+    }
 }
 
 fn word<T>(

@@ -94,6 +94,7 @@ pub(crate) fn wish(verb: &str) -> Wish {
         args: Args::new(json!({ "verb": verb })).unwrap(),
         parent: None,
         again: None,
+        classified: None,
         facts: Arc::default(),
         protective: false,
     }

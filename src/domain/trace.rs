@@ -452,9 +452,9 @@ impl Graph {
 /// The runs below `run`, each with the run that made it.
 fn below<'a>(run: RunId, facts: impl Iterator<Item = &'a Fact>) -> Vec<(RunId, RunId)> {
     let made: Vec<(RunId, RunId)> = facts
-        .filter_map(|fact| match &fact.what {
-            What::RunOpened { parent: Some(parent), .. } => Some((fact.run, *parent)),
-            _ => None,
+        .filter_map(|fact| {
+            let What::RunOpened { parent: Some(parent), .. } = &fact.what else { return None };
+            Some((fact.run, *parent))
         })
         .collect();
     let mut found: Vec<(RunId, RunId)> = Vec::new();

@@ -19,6 +19,7 @@ use serde_json::Value;
 use thiserror::Error;
 use tokio::sync::{mpsc, oneshot, watch};
 
+use super::classify::Classify;
 use crate::mcp::upward::Line;
 use crate::tool::Tools;
 
@@ -248,6 +249,8 @@ pub struct Grounds {
     pub home: Option<PathBuf>,
     /// The other directories that tools may work in: absolute.
     pub work_dirs: Vec<String>,
+    /// Who gives an opinion on calls, where somebody does.
+    pub classify: Option<Arc<Classify>>,
 }
 
 /// The way to the mediator. Cheap to clone.
@@ -322,7 +325,7 @@ impl Mediator {
     /// # Errors
     /// As [`Mediator::submit`].
     pub async fn submit_on_line(&self, run: RunId, wanted: Wanted, line: Line) -> Result<Submitted, NotTaken> {
-        let wishes = vec![self.wish(wanted, &Within::default())?];
+        let wishes = vec![self.wish(wanted, &Within::default()).await?];
         self.send(|back| Message::Submit { run, wishes, line: Some(line), back }).await?
     }
 
@@ -331,34 +334,28 @@ impl Mediator {
     /// # Errors
     /// As [`Mediator::submit`].
     pub async fn submit_within(&self, run: RunId, wanted: Vec<Wanted>, within: &Within) -> Result<Submitted, NotTaken> {
-        let wishes = wanted.into_iter().map(|wanted| self.wish(wanted, within)).collect::<Result<Vec<_>, _>>()?;
+        let mut wishes = Vec::with_capacity(wanted.len());
+        for wanted in wanted {
+            wishes.push(self.wish(wanted, within).await?);
+        }
         self.send(|back| Message::Submit { run, wishes, line: None, back }).await?
     }
 
-    /// Hands in a batch in the name of a composite call that runs: it is cancelled when that call ends or is stopped.
-    /// `run` is the run of the call, or one below it.
-    ///
-    /// # Errors
-    /// As [`Mediator::submit`].
-    pub async fn submit_for(
-        &self,
-        run: RunId,
-        parent: Option<CallId>,
-        wanted: Vec<Wanted>,
-    ) -> Result<Submitted, NotTaken> {
-        self.submit_within(run, wanted, &Within { parent, ..Within::default() }).await
-    }
-
-    fn wish(&self, wanted: Wanted, within: &Within) -> Result<Wish, NotTaken> {
+    async fn wish(&self, wanted: Wanted, within: &Within) -> Result<Wish, NotTaken> {
         let args = Args::new(wanted.input)?;
-        let paths = self.surface.borrow().tool(&wanted.tool).map(|tool| tool.paths(args.value())).unwrap_or_default();
+        let tool = self.surface.borrow().tool(&wanted.tool).map(Arc::clone);
+        let paths = tool.as_ref().map(|tool| tool.paths(args.value())).unwrap_or_default();
         let grounds = Arc::clone(&self.grounds.borrow());
         let cwd = within.cwd.as_deref().unwrap_or(&grounds.cwd);
         let work_dirs = [&*grounds.work_dirs, &*within.work_dirs].concat();
         let facts = crate::sys::paths::facts(&paths, cwd, grounds.home.as_deref(), &work_dirs);
         let facts = Arc::new(facts);
         let Within { parent, again, .. } = *within;
-        Ok(Wish { tool: wanted.tool, args, parent, again, facts, protective: wanted.protective })
+        let classified = match (&grounds.classify, &tool) {
+            (Some(classify), Some(tool)) if !wanted.protective => classify.opinion(tool, args.value()).await,
+            (Some(_) | None, _) => None,
+        };
+        Ok(Wish { tool: wanted.tool, args, parent, again, facts, protective: wanted.protective, classified })
     }
 
     /// What a call would be by nature: what it changes, and what is promised about it.

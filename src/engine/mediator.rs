@@ -64,6 +64,8 @@ pub struct Settings {
     pub own_secrets: Arc<[String]>,
     /// When repeated denials of one kind are too many.
     pub breaker: Breaker,
+    /// A classifier that fails does not ask.
+    pub classifier_fails_open: bool,
 }
 
 impl Settings {
@@ -78,6 +80,7 @@ impl Settings {
             own_paths: Arc::clone(&self.own_paths),
             own_secrets: Arc::clone(&self.own_secrets),
             breaker: self.breaker,
+            classifier_fails_open: self.classifier_fails_open,
             ..Policy::plain(who.asker.clone())
         }
     }

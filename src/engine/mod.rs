@@ -1,6 +1,7 @@
 //! The owners: each owns one machine and carries out what it decides.
 
 pub mod agent;
+pub mod classify;
 pub mod ground;
 pub mod handle;
 pub mod inference;

@@ -169,14 +169,8 @@ impl Model {
         };
         let assigned = assignment(&session).map_err(RuntimeError::Model)?;
         let shape = match session.inputs() {
-            [only] => match only.dtype() {
-                ValueType::Tensor { shape, .. } => match shape[..] {
-                    [rows, columns] => usize::try_from(rows).ok().zip(usize::try_from(columns).ok()),
-                    _ => None,
-                },
-                _ => None,
-            },
-            _ => None,
+            [only] => table_of(only.dtype()),
+            [] | [_, ..] => None,
         };
         let shape = shape.ok_or_else(|| RuntimeError::Model("its input is not one table of static size".to_owned()))?;
         let running = Running { library, build: ort::info().to_owned(), assigned, fell_back };
@@ -209,6 +203,13 @@ impl Model {
         }
         Ok(values.to_vec())
     }
+}
+
+/// Rows and columns of a table of static size.
+fn table_of(kind: &ValueType) -> Option<(usize, usize)> {
+    let ValueType::Tensor { shape, .. } = kind else { return None };
+    let [rows, columns] = shape[..] else { return None };
+    usize::try_from(rows).ok().zip(usize::try_from(columns).ok())
 }
 
 fn session(environment: &Environment, bytes: &[u8], cann: bool) -> Result<Session, RuntimeError> {

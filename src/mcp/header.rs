@@ -172,6 +172,35 @@ pub fn marked(schema: &Value, arguments: &Map<String, Value>) -> Vec<(String, St
     marks.iter().filter_map(header).collect()
 }
 
+/// The first `x-mcp-header` mark of an input schema that breaks the rules for marks (empty or no token, on something that
+/// is no string, integer or boolean, or the second of its name). A client does not call such a tool over HTTP.
+#[must_use]
+pub fn bad_mark(schema: &Value) -> Option<String> {
+    let (mut seen, mut bad) = (Vec::new(), None);
+    look(schema, 0, &mut seen, &mut bad);
+    bad
+}
+
+fn look(schema: &Value, depth: usize, seen: &mut Vec<String>, bad: &mut Option<String>) {
+    let Some(properties) = schema.get("properties").and_then(Value::as_object) else { return };
+    if depth == MARK_DEPTH_MAX || bad.is_some() {
+        return;
+    }
+    for (name, property) in properties {
+        if let Some(mark) = property.get("x-mcp-header") {
+            let header = mark.as_str().unwrap_or_default().to_ascii_lowercase();
+            let kind = property.get("type").and_then(Value::as_str);
+            let fits = is_token(&header) && matches!(kind, Some("string" | "integer" | "boolean"));
+            if !fits || seen.contains(&header) {
+                *bad = Some(format!("the mark {} on {:?}", shown(mark), clip(name)));
+                return;
+            }
+            seen.push(header);
+        }
+        look(property, depth + 1, seen, bad);
+    }
+}
+
 /// One `x-mcp-header` mark of an input schema.
 struct Mark<'a> {
     path: Vec<&'a str>,
@@ -403,6 +432,30 @@ mod tests {
         check_param(&[("mcp-param-zone", "east")], &json!({"where": {"zone": "east"}}), true);
         check_param(&[], &json!({"where": {"zone": "east"}}), false);
         check_param(&[("mcp-param-other", "x")], &json!({}), true);
+    }
+
+    #[test]
+    fn a_mark_is_a_token_of_its_own_on_something_simple() {
+        let check = |properties: Value, is_bad: bool| {
+            let schema = json!({"type": "object", "properties": properties});
+            assert_eq!(bad_mark(&schema).is_some(), is_bad, "{schema}");
+        };
+        let mark = |kind: &str, header: &str| json!({"type": kind, "x-mcp-header": header});
+        check(json!({"a": mark("string", "Region"), "b": mark("integer", "Count"), "c": {"type": "number"}}), false);
+        for (kind, header) in [
+            ("string", ""),
+            ("string", "a b"),
+            ("string", "a:b"),
+            ("string", "é"),
+            ("string", "a\u{1}"),
+            ("number", "A"),
+            ("object", "A"),
+            ("array", "A"),
+        ] {
+            check(json!({"a": mark(kind, header)}), true);
+        }
+        check(json!({"a": mark("string", "Same"), "b": {"properties": {"c": mark("string", "same")}}}), true);
+        check(json!({"a": {"type": "string", "x-mcp-header": 7}}), true);
     }
 
     #[test]

@@ -67,9 +67,6 @@ impl Anthropic {
         notes: &mut Notes,
         live: &mut dyn FnMut(Live<'_>),
     ) -> Result<(), Fault> {
-        if let Some(fault) = reported::reported(event, frame) {
-            return Err(fault);
-        }
         match frame.text_of("type").unwrap_or(event) {
             "content_block_delta" => self.delta(frame, notes, live),
             "content_block_start" => {
@@ -105,7 +102,7 @@ impl Anthropic {
             }
             "ping" => Ok(()),
             other => {
-                if let Some(fault) = reported::bare(frame) {
+                if let Some(fault) = reported::reported(event, frame).or_else(|| reported::bare(frame)) {
                     return Err(fault);
                 }
                 if !frame.is_object() {

@@ -71,7 +71,10 @@ impl Chat {
         notes: &mut Notes,
         live: &mut dyn FnMut(Live<'_>),
     ) -> Result<(), Fault> {
-        if let Some(fault) = reported::reported(event, frame) {
+        let answers = event != "error"
+            && frame.get("choices").is_some()
+            && ["error", "status", "base_resp"].iter().all(|key| frame.get(key).is_none());
+        if let Some(fault) = (!answers).then(|| reported::reported(event, frame)).flatten() {
             return Err(fault);
         }
         if !frame.is_object() {

@@ -147,7 +147,7 @@ impl Frames {
                 continue;
             }
             let rest = &bytes[at..];
-            let Some(len) = rest.iter().position(|byte| matches!(byte, b'\n' | b'\r')) else {
+            let Some(len) = line_len(rest) else {
                 self.grow(rest)?;
                 return Ok(bytes.len());
             };
@@ -279,6 +279,21 @@ impl Frames {
         }
         Ok(bytes.len())
     }
+}
+
+/// How long the first line is, without its end; `None` where no end has come.
+fn line_len(bytes: &[u8]) -> Option<usize> {
+    /// Bytes that are looked at together: without a way out in the middle, the compiler compares them at once.
+    const TOGETHER: usize = 32;
+    let ends = |byte: &u8| matches!(byte, b'\n' | b'\r');
+    let mut at = 0;
+    for block in bytes.chunks_exact(TOGETHER) {
+        if block.iter().fold(false, |found, byte| found | ends(byte)) {
+            break;
+        }
+        at += TOGETHER;
+    }
+    bytes[at..].iter().position(ends).map(|len| at + len)
 }
 
 /// What the end of the bytes left over.

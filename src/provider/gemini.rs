@@ -4,7 +4,7 @@
 //! one of ours, which never goes back to the provider.
 
 use interlock_domain::block::{Block, Image, ImageSource, Kept, Provider};
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::Closed;
 use super::call::{CALLS_MAX, Draft, OpenCall, Reason, Size};
@@ -24,7 +24,8 @@ pub(super) struct Gemini {
     open: Option<usize>,
     candidate: Option<i64>,
     reason: Option<Reason>,
-    usage: Map<String, Value>,
+    /// As text: it comes with each chunk, and only the last one counts.
+    usage: Vec<u8>,
     size: Size,
     calls: usize,
 }
@@ -44,7 +45,8 @@ impl Gemini {
         notes: &mut Notes,
         live: &mut dyn FnMut(Live<'_>),
     ) -> Result<(), Fault> {
-        if let Some(fault) = reported::reported(event, frame) {
+        let answers = event != "error" && frame.get("error").is_none() && frame.get("candidates").is_some();
+        if let Some(fault) = (!answers).then(|| reported::reported(event, frame)).flatten() {
             return Err(fault);
         }
         if !frame.is_object() {
@@ -53,7 +55,11 @@ impl Gemini {
         // One of its front ends wraps each chunk.
         let frame = frame.get("response").filter(|inner| inner.is_object()).unwrap_or(frame);
         if let Some(usage) = frame.get("usageMetadata") {
-            self.usage = usage.to_map();
+            self.usage.clear();
+            // Into memory, and a value that was read: it cannot go wrong, and if it did there would be no usage.
+            if serde_json::to_writer(&mut self.usage, usage).is_err() {
+                self.usage.clear();
+            }
         }
         let blocked = frame.get("promptFeedback").and_then(|feedback| feedback.text_of("blockReason"));
         if let Some(why) = blocked.filter(|why| *why != "BLOCK_REASON_UNSPECIFIED") {
@@ -103,7 +109,8 @@ impl Gemini {
         if drafts.is_empty() && self.reason.is_some() {
             notes.add(Code::UnknownPart, "an answer without a part");
         }
-        Ok(Closed { drafts, reason: self.reason, usage: self.usage })
+        let usage = serde_json::from_slice(&self.usage).unwrap_or_default();
+        Ok(Closed { drafts, reason: self.reason, usage })
     }
 
     fn candidate(

@@ -294,7 +294,9 @@ impl Reader {
             self.done();
             return Ok(());
         }
-        let mut values = serde_json::Deserializer::from_slice(data).into_iter::<Json<'_>>();
+        // Once for the whole frame: cheaper than for each text in it.
+        let text = std::str::from_utf8(data).map_err(|_| Fault::Frame("not UTF-8".to_owned()))?;
+        let mut values = serde_json::Deserializer::from_str(text).into_iter::<Json<'_>>();
         loop {
             let at = values.byte_offset();
             match values.next() {

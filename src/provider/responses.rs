@@ -47,9 +47,6 @@ impl Responses {
         notes: &mut Notes,
         live: &mut dyn FnMut(Live<'_>),
     ) -> Result<(), Fault> {
-        if let Some(fault) = reported::reported(event, frame) {
-            return Err(fault);
-        }
         let kind = frame.text_of("type").unwrap_or(event);
         let delta = frame.text_of("delta").unwrap_or_default();
         match kind {
@@ -91,12 +88,15 @@ impl Responses {
                 self.end(kind.trim_start_matches("response."), response, live)
             }
             _ if frame.text_of("object") == Some("response") => {
+                if let Some(fault) = reported::reported(event, frame) {
+                    return Err(fault);
+                }
                 let status = frame.text_of("status").unwrap_or("completed");
                 self.end(status, frame, live)
             }
             _ if kind.starts_with("response.") || matches!(kind, "ping" | "keepalive") => Ok(()),
             other => {
-                if let Some(fault) = reported::bare(frame) {
+                if let Some(fault) = reported::reported(event, frame).or_else(|| reported::bare(frame)) {
                     return Err(fault);
                 }
                 if !frame.is_object() {

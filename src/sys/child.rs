@@ -14,6 +14,9 @@ use super::pidfd;
 /// The signal that asks a process to end.
 pub const SIGTERM: i32 = libc::SIGTERM;
 
+/// The signal that ends a process.
+pub const SIGKILL: i32 = libc::SIGKILL;
+
 /// How a process ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exit {

@@ -107,6 +107,7 @@ fn wish(tool: &str, input: Value) -> Wish {
         facts: Arc::default(),
         protective: false,
         again: None,
+        classified: None,
     }
 }
 
@@ -162,16 +163,16 @@ fn fault_matrix() {
         tool("background", Class::Background, true, long),
     ]);
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    let mut rows: Vec<(&str, String, bool, &str)> = Vec::new();
+    let mut rows: Vec<(&str, String, Option<bool>, &str)> = Vec::new();
     runtime.block_on(async {
         let driver = || Driver::new(surface.clone(), |policy| policy, None, faulty(dir.path().to_owned()));
         let one = async |name: &str| word(&driver().batch(vec![wish(name, json!({}))]).await.replies[0]);
         let there = |name: &str| dir.path().join(name).exists();
-        rows.push(("success", one("succeeds").await, there("succeeds"), "done"));
-        rows.push(("returned error", one("errs").await, there("errs"), "failed (refused)"));
-        rows.push(("nil result", one("nothing").await, there("nothing"), "done"));
-        rows.push(("panic", one("panics").await, there("panics"), "unknown (panicked)"));
-        rows.push(("timeout", one("hangs").await, there("hangs"), "unknown (timed_out)"));
+        rows.push(("success", one("succeeds").await, Some(there("succeeds")), "done"));
+        rows.push(("returned error", one("errs").await, Some(there("errs")), "failed (refused)"));
+        rows.push(("nil result", one("nothing").await, Some(there("nothing")), "done"));
+        rows.push(("panic", one("panics").await, Some(there("panics")), "unknown (panicked)"));
+        rows.push(("timeout", one("hangs").await, Some(there("hangs")), "unknown (timed_out)"));
         // Cancelled while the first one runs: the barrier behind it never starts.
         let mut cancelled = false;
         let wishes = vec![wish("hangs", json!({})), wish("alone", json!({}))];
@@ -182,9 +183,14 @@ fn fault_matrix() {
             starts.then_some(Input::Cancel { batch: BatchId(1) })
         });
         let went = went.await;
-        rows.push(("cancelled before Exclusive", word(&went.replies[1]), there("alone"), "not_started (cancelled)"));
-        rows.push(("partial change *", one("half").await, there("half"), "unknown (partial)"));
-        rows.push(("background receipt", one("background").await, there("background"), "done"));
+        rows.push((
+            "cancelled before Exclusive",
+            word(&went.replies[1]),
+            Some(there("alone")),
+            "not_started (cancelled)",
+        ));
+        rows.push(("partial change *", one("half").await, Some(there("half")), "unknown (partial)"));
+        rows.push(("background receipt", one("background").await, Some(there("background")), "done"));
     });
     // Two calls with one id of the provider, and what a crash leaves of them.
     let mut world = World::new(Mode::Default, &Narrowing::default());
@@ -194,21 +200,22 @@ fn fault_matrix() {
     rows.push((
         "duplicate id *",
         format!("{} results for {} calls: {}", words.len(), names.len(), words.join(", ")),
-        true,
+        Some(true),
         "2 results for 2 calls: done, done",
     ));
     let orphan = world.crash(2, vec![wish("write", json!({"id": "b"}))]);
-    rows.push(("restart, orphan", mended(&orphan), true, "1 ending: unknown, stub outcome_unknown"));
+    rows.push(("restart, orphan", mended(&orphan), None, "1 ending: unknown, stub outcome_unknown"));
     let orphans = world.crash(3, vec![wish("write", json!({"id": "c"})), wish("write", json!({"id": "c"}))]);
     rows.push((
         "restart, duplicate id *",
         mended(&orphans),
-        true,
+        None,
         "2 endings: unknown, unknown, stub outcome_unknown, outcome_unknown",
     ));
     say("case                         ending here                                        effect there");
     let mut wrong = Vec::new();
     for (case, got, effect, want) in &rows {
+        let effect = effect.map_or("nobody knows".to_owned(), |there| there.to_string());
         say(&format!("{case:<28} {got:<50} {effect}"));
         if got != want {
             wrong.push(format!("{case}: {got}, not {want}"));

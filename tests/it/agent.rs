@@ -1,5 +1,6 @@
 //! Runs of a language model against the real daemon and a server that speaks as providers do.
 
+mod extend;
 mod llama;
 mod server;
 

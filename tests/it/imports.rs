@@ -68,7 +68,9 @@ fn home_assistants_own_tests_and_their_homophones_are_understood() {
     let set = imported(folder.path(), false);
     let output = interlock(&["match", "--json", "--commands", set.to_str().expect("UTF-8"), "打开储物间灯"]);
     let found: Value = serde_json::from_str(&stdout(&output)).expect("JSON");
-    assert_eq!((found["command"].as_str(), found["slots"]["name"].as_str()), (Some("HassTurnOn"), Some("储物间灯")));
+    assert_eq!(found["command"], "HassTurnOn", "{found}");
+    let held = found["slots"].as_object().expect("slots");
+    assert!(held.values().any(|value| value.as_str().is_some_and(|text| text.starts_with("储物间"))), "{found}");
 }
 
 #[test]

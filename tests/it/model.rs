@@ -88,8 +88,8 @@ fn with_the_model_more_is_understood_and_nothing_else_is_executed() {
     check("paraphrases-2.jsonl", 141, &[], 0);
     check("paraphrases-3.jsonl", 141, &[], 0);
     check("rejects-3.jsonl", 0, &[], 0);
-    // The sentence sounds just like 冷气停机; without the model it is 41.
-    check("extra_real_asr.jsonl", 47, &["冷奇庭机: ac_off"], 0);
+    // Without the model it is 41.
+    check("extra_real_asr.jsonl", 47, &[], 0);
 }
 
 #[test]

@@ -9,7 +9,7 @@ use interlock::config::{commands, lexicon};
 use interlock_domain::command::cascade::{Stages, Step, Walk};
 use interlock_domain::command::decide::Thresholds;
 use interlock_domain::command::definition::{Definition, Slot, SlotKind};
-use interlock_domain::command::resolution::{Outcome, Resolution, SlotValue};
+use interlock_domain::command::resolution::{Likeness, Outcome, Resolution, SlotValue};
 use interlock_domain::command::template::{Part, Template};
 use interlock_domain::command::understanding::{Learned, Understanding};
 use interlock_domain::learn::gate::{Base, Example, Policy, Proposal, Verdict, review};
@@ -259,7 +259,9 @@ fn the_corpus_is_understood_and_nothing_else_is_executed() {
     check_figures("paraphrases-1.jsonl", 174);
     check_figures("paraphrases-2.jsonl", 141);
     check_figures("paraphrases-3.jsonl", 141);
+    check_figures("paraphrases-4.jsonl", 129);
     check_figures("rejects-3.jsonl", 0);
+    check_figures("rejects-4.jsonl", 0);
 }
 
 /// The thresholds stand in the middle of a plateau and not at its edge. Prints the table that they were chosen from.
@@ -406,4 +408,70 @@ fn a_lost_or_doubled_character_never_reaches_a_dangerous_command() {
     let says_so =
         ["拉开闸: brk_open", "急停皮带机: conv_estop", "让你重启系统: sys_reboot", "需要取消全部任务: task_cancel_all"];
     assert_eq!(wrong, says_so);
+}
+
+/// Half of what was said, from either end: a dangerous command only where what is left is just its phrase.
+#[test]
+fn half_an_utterance_never_reaches_a_dangerous_command_by_likeness() {
+    let understanding = shipped();
+    let mut wrong = Vec::new();
+    for file in ["dev.jsonl", "paraphrases-4.jsonl", "rejects-4.jsonl"] {
+        for row in rows(file) {
+            let chars: Vec<char> = text(&row, "query").chars().collect();
+            for at in 1..chars.len() {
+                for half in [&chars[..at], &chars[at..]] {
+                    let half: String = half.iter().collect();
+                    if let Some(one) = ask(&understanding, &half).command()
+                        && one.confirm
+                        && one.likeness == Likeness::Near
+                        && row["expected_command"].as_str() != Some(&one.command)
+                    {
+                        wrong.push(format!("{half}: {}", one.command));
+                    }
+                }
+            }
+        }
+    }
+    assert_eq!(wrong, Vec::<String>::new());
+}
+
+#[test]
+fn odd_texts_come_to_nothing_or_to_what_they_plainly_say() {
+    let long = "启动水泵".repeat(2500);
+    for text in [
+        "",
+        " \t\r\n",
+        "\u{200b}\u{feff}",
+        &long,
+        "😀😀😀",
+        "👍",
+        "abc def 123",
+        "1234567890123456789012345678901234567890",
+        "start pump two",
+        "启动 pump 二号 motor 三号",
+        "۲۳۴",
+        "ⅡⅢ",
+        "启动\u{0}\u{1}\u{7f}",
+        "水泵水泵水泵水泵水泵水泵水泵水泵水泵水泵",
+        "号号号号号",
+        "百分之百分之百分之",
+        "点点点点",
+        "十百千万亿",
+        "一二三四五六七八九十一二三四五六七八九十",
+        "ｑｗｅｒｔｙ",
+        "а",
+        "启",
+        "动水泵二",
+        "\u{202e}泵水号二动启",
+        "合\u{301}",
+        "𠀀𠀁𠀂",
+    ] {
+        let resolution = ask(&shipped(), text);
+        assert!(resolution.command().is_none(), "{text:?}: {:?}", resolution.outcome);
+    }
+    // Width, script, marks that are not spoken and pictures change nothing.
+    for text in ["启动２号水泵👍", "啟動二號水泵", "启\u{200b}动二号水泵。", "启动 2# 水泵 !!", "⽔泵二号启动"]
+    {
+        assert_eq!(meant(&ask(&shipped(), text)), Some("pump_start"), "{text:?}");
+    }
 }

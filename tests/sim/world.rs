@@ -354,6 +354,7 @@ impl World {
                 args: Args::new(json!({"verb": format!("v{at}"), "n": position})).unwrap(),
                 parent,
                 again: None,
+                classified: None,
                 facts: Arc::default(),
                 protective: false,
             });

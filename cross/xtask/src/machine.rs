@@ -35,6 +35,16 @@ const PYTHON: Need = Need {
     reason: "runs the independent Modbus and MCP clients of the tests",
 };
 
+const NPM: Need = Need {
+    program: "npm",
+    probe: &["--version"],
+    packages: &["npm"],
+    reason: "brings Node and the MCP suites and clients, at the versions that are pinned in tests/clients",
+};
+
+const GIT: Need =
+    Need { program: "git", probe: &["--version"], packages: &["git"], reason: "mcp-server-git needs a repository" };
+
 const UNIT_CHECKER: Need =
     Need { program: "systemd-analyze", probe: &["--version"], packages: &["systemd"], reason: "checks the unit file" };
 
@@ -64,6 +74,11 @@ fn model_runtime(places: &Places, python: &Path) {
     if let Err(why) = runtime::bring(places, python) {
         println!("set-up: no ONNX Runtime, the model stage is off: {why}");
     }
+}
+
+/// What the suites and clients of others need.
+pub(crate) fn for_conformance() -> Result<(), String> {
+    bring(&[PYTHON, NPM, GIT])
 }
 
 fn bring(needs: &[Need]) -> Result<(), String> {

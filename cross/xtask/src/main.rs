@@ -5,6 +5,7 @@
 //! It must never turn something that is missing into a green result: what a test skipped is listed at the end, by
 //! name and with the reason.
 
+mod conformance;
 mod machine;
 mod runtime;
 mod steps;
@@ -19,6 +20,8 @@ const USAGE: u8 = 64;
 const HELP: &str = "\
 cargo xtask run [ARGUMENTS…]   set the machine up, build a release, start `interlock run ARGUMENTS…`
 cargo xtask test [NAME…]       set the machine up, then all checks; with names, only the steps that are called so
+cargo xtask conformance [PART…]  MCP's official suites and clients of others before the daemon, servers of others
+                               behind it; needs npm; with --or-skip, what cannot be fetched is a skip
 cargo xtask setup              only set the machine up, for building and for testing";
 
 /// Where the tree and its build products lie.
@@ -49,6 +52,7 @@ fn main() -> ExitCode {
     let ended = Places::find().and_then(|places| match verb {
         "run" => run(&places, rest),
         "test" => steps::test(&places, rest),
+        "conformance" => conformance::run(&places, rest),
         "setup" => machine::for_building().and_then(|()| machine::for_testing(&places).map(|_| ExitCode::SUCCESS)),
         "help" | "--help" | "-h" => {
             println!("{HELP}");

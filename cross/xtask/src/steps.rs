@@ -33,7 +33,7 @@ pub(crate) fn cargo(places: &Places, arguments: &[&str]) -> Result<bool, String>
     status.map(|status| status.success()).map_err(|e| format!("cargo {}: {e}", arguments.join(" ")))
 }
 
-fn cargo_command(places: &Places) -> Command {
+pub(crate) fn cargo_command(places: &Places) -> Command {
     // Cargo tells us which one it is, so that `cargo +TOOLCHAIN xtask` stays with its toolchain.
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.current_dir(&places.root).env("CARGO_TARGET_DIR", &places.target).stdin(Stdio::null());

@@ -210,11 +210,11 @@ impl Http {
             }
         };
         let holder = holder.as_deref();
-        if let Some(holder) = holder
-            && !self.rates.may(holder, self.core.settings.rate_max)
+        if let Some(rate) = holder.and_then(|holder| self.core.settings.rates.get(holder))
+            && !self.rates.may(holder.unwrap_or_default(), *rate)
         {
-            let message = format!("more than {} requests a second", self.core.settings.rate_max);
-            let refusal = answer::refusal(StatusCode::TOO_MANY_REQUESTS, &RpcError::new(rpc::BUSY, message));
+            let refusal = RpcError::new(rpc::BUSY, format!("more than {rate} requests a second"));
+            let refusal = answer::refusal(StatusCode::TOO_MANY_REQUESTS, &refusal);
             return answer::with(refusal, header::RETRY_AFTER, "1");
         }
         match parts.method {

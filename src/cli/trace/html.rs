@@ -392,7 +392,18 @@ fn drawing(page: &mut String, graph: &Graph, words: &Words) {
         let class = match &fact.what {
             What::Settled { ending, .. } => colour(ending),
             What::Asked { .. } | What::Answered { .. } => "asked",
-            _ => "plain",
+            What::RunOpened { .. }
+            | What::PolicyChanged { .. }
+            | What::Requested { .. }
+            | What::Permitted { .. }
+            | What::Queued { .. }
+            | What::Intent
+            | What::Started
+            | What::StopAsked
+            | What::Outcome { .. }
+            | What::LateReport
+            | What::Resolved { .. }
+            | What::Other { .. } => "plain",
         };
         let _ = write!(
             page,

@@ -84,9 +84,9 @@ fn facts(state: &Path, run: RunId) -> Result<Vec<Fact>, CliError> {
             }
             facts.extend(all(state, &Query { run: Some(run), ..Query::default() })?);
             let made = Query { kind: Some("run_opened".to_owned()), text: Some(run.to_string()), ..Query::default() };
-            let children = all(state, &made)?.into_iter().filter_map(|fact| match fact.what {
-                What::RunOpened { parent, .. } if parent == Some(run) => Some(fact.run),
-                _ => None,
+            let children = all(state, &made)?.into_iter().filter_map(|fact| {
+                let What::RunOpened { parent, .. } = fact.what else { return None };
+                (parent == Some(run)).then_some(fact.run)
             });
             below.extend(children);
         }

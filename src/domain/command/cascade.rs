@@ -116,9 +116,8 @@ impl<'a> Walk<'a> {
         }
         match &self.found.outcome {
             Outcome::Rejected(Refused::NoCommand) => classify().or_else(retrieve).unwrap_or_else(done),
-            Outcome::Rejected(Refused::Hazard(HazardKind::Question | HazardKind::Condition)) => {
-                retrieve().unwrap_or_else(done)
-            }
+            // Whatever kept a command back, a question may be answered: 水泵不上水怎么处理 forbids nothing.
+            Outcome::Rejected(Refused::Hazard(_)) => retrieve().unwrap_or_else(done),
             Outcome::Command(_)
             | Outcome::Incomplete { .. }
             | Outcome::Sequence(_)

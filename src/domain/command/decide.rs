@@ -124,10 +124,17 @@ fn is_core(step: &Step) -> bool {
     matches!(step.role, Role::Need | Role::Verb | Role::Both)
 }
 
+/// How much better than the next a reading that acts must be when every word of it was misheard: 冷奇庭机 may be 冷气停机
+/// and 冷机停机.
+const MARGIN_ALL_HEARD: f32 = 10.0;
+
 /// How much better than the next command a reading must be.
 fn margin(best: &Reading, risk: Risk, limits: &Thresholds) -> f32 {
+    // Nothing of it was written as anybody would write it: what is nearest by sound must be so by far.
+    let all_heard = !best.path.iter().any(|step| step.exact && is_core(step));
     match risk {
         Risk::Dangerous => limits.margin_dangerous,
+        Risk::Operate if all_heard => limits.margin_heard.max(MARGIN_ALL_HEARD),
         Risk::Operate if !best.exact => limits.margin_heard,
         Risk::Operate | Risk::Read => limits.margin,
     }

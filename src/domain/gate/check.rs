@@ -12,7 +12,7 @@ use thiserror::Error;
 
 use crate::request::paths::PathFacts;
 use crate::request::why::Step;
-use crate::request::{Asker, Via};
+use crate::request::{Asker, Classifier, Via};
 use crate::risk::Risk;
 use crate::surface::contract::Contract;
 use crate::surface::nature::{Class, Deed, Keys, Nature};
@@ -20,7 +20,7 @@ use crate::surface::shell::Script;
 
 use super::decide::{Case, Decision, Verdict, decide};
 use super::matches::matched;
-use super::policy::{Classifier, Mode, Policy, RuleOrder};
+use super::policy::{Mode, Policy, RuleOrder};
 use super::rule::{Authority, BadRule, Matcher, Rule, Rules, Verb};
 use super::shell;
 

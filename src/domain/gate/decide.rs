@@ -3,13 +3,14 @@
 //! The steps come in the order of [`Step`]. Each may end the decision, but a deny that a later step finds beats an ask
 //! that an earlier one found: somebody who asks too early must not hide that the answer is no.
 
+use crate::request::Classifier;
 use crate::request::paths::PathFacts;
 use crate::request::why::Step;
 use crate::risk::Risk;
 use crate::surface::nature::{Deed, Nature};
 
 use super::matches::{Matched, matched};
-use super::policy::{Classifier, Mode, Policy};
+use super::policy::{Mode, Policy};
 use super::protected::{protected, secret};
 use super::shell;
 

@@ -236,7 +236,12 @@ pub fn judge(
     let mut refused = Vec::new();
     for call in calls {
         let wish = call.request().wish();
-        let case = Case { nature: call.nature(), facts: &wish.facts, protective: wish.protective, classifier: None };
+        let case = Case {
+            nature: call.nature(),
+            facts: &wish.facts,
+            protective: wish.protective,
+            classifier: wish.classified,
+        };
         let mut decision = decide(policy, case);
         let denied = match decision.verdict {
             Verdict::Deny => denied(policy, denials, &wish.tool, &decision, now),

@@ -62,19 +62,6 @@ pub enum RuleOrder {
     Authority,
 }
 
-/// What the optional classifier said, or that it could not say anything.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Classifier {
-    /// Harmless.
-    Allow,
-    /// A person should look.
-    Ask,
-    /// Harmful.
-    Deny,
-    /// It gave no answer: taken as [`Classifier::Ask`].
-    Fail,
-}
-
 /// What a run may do.
 #[derive(Debug, Clone)]
 pub struct Policy {

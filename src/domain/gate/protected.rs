@@ -120,7 +120,7 @@ pub fn secret(canonical: &str, own: &[String]) -> Option<&'static str> {
         return Some("it shows the memory of a process");
     }
     let leads_elsewhere = |part: &&str| matches!(*part, "root" | "cwd" | "fd" | "map_files");
-    if dirs.get(1) == Some(&"proc") && parts.iter().skip(3).any(|part| leads_elsewhere(&part)) {
+    if dirs.get(1) == Some(&"proc") && parts.iter().skip(3).any(leads_elsewhere) {
         return Some("it is a way around the path of a file");
     }
     if let Some(rest) = name.strip_prefix(".env")

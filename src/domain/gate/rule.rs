@@ -335,7 +335,13 @@ impl Rule {
     pub(crate) fn may_be_meant_by(&self, pattern: &str, anchors: &Anchors<'_>) -> bool {
         let path = match &self.matcher {
             Matcher::Read(path) | Matcher::Edit(path) => path.as_ref(),
-            _ => None,
+            Matcher::Everything
+            | Matcher::Bash(_)
+            | Matcher::Fetch(_)
+            | Matcher::Device(_)
+            | Matcher::Mcp { .. }
+            | Matcher::McpPair { .. }
+            | Matcher::Own { .. } => None,
         };
         path.is_some_and(|path| path.may_be_meant_by(pattern, anchors))
     }

@@ -588,7 +588,10 @@ fn in_fact(tool: &Described, parameters: &[Parameter]) -> Vec<Fault> {
 
 /// The description itself says that it must be given.
 fn told_needed(tool: &Described, name: &str) -> bool {
-    tool.description.lines().any(|line| mentions(line, name) && line.contains("required"))
+    let text = &tool.description;
+    let said = words(text).into_iter().filter(|(_, word)| *word == name).map(|(at, word)| &text[at + word.len()..]);
+    said.into_iter()
+        .any(|about| about[..about.find([')', '.', '\n', '。']).unwrap_or(about.len())].contains("required"))
 }
 
 #[cfg(test)]

@@ -386,6 +386,7 @@ fn only_a_composite_that_runs_makes_wishes_and_only_in_its_own_run_and_those_bel
     let below = Opening {
         run: child,
         parent: Some(sample::run()),
+        narrowing: Narrowing::default(),
         surface: sample::surface(),
         narrowing: Narrowing::default(),
         policy: sample::policy(Via::Agent),

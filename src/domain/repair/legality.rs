@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use super::history::{RESPONSES_CALLS, is_anthropic_id, responses_of_model};
+use super::history::{RESPONSES_CALLS, is_anthropic_id, is_nameless, responses_of_model};
 use crate::block::Provider;
 
 /// A law of a provider's history.
@@ -158,6 +158,12 @@ fn unique<'v>(ids: &mut BTreeSet<&'v str>, id: &'v str, message: usize, found: &
     }
 }
 
+fn named(calls: &[Named<'_>], message: usize, found: &mut Found) {
+    for (id, _) in calls.iter().filter(|(_, name)| name.is_empty()) {
+        found.add(Law::Shape, message, format!("the call {id:?} has no name"));
+    }
+}
+
 /// Roles, and who speaks first, where a provider has turns.
 fn turns(roles: &[Option<&str>], asker: &str, found: &mut Found) {
     if roles.first().is_some_and(|role| role.is_some_and(|role| role != asker)) {
@@ -222,6 +228,7 @@ fn anthropic(messages: &[Value], found: &mut Found) {
         }
         if role == "assistant" {
             let calls = of("tool_use", "id");
+            named(&calls, at, found);
             for (id, name) in &calls {
                 if !is_anthropic_id(id) {
                     found.add(Law::Id, at, format!("{id:?} is no id for the call of {name:?}"));
@@ -289,6 +296,7 @@ fn chat(messages: &[Value], found: &mut Found) {
                 (word(call, "id"), word(function, "name"))
             })
             .collect();
+        named(&calls, at, found);
         for (id, name) in &calls {
             if id.is_empty() {
                 found.add(Law::Id, at, format!("the call of {name:?} has no id"));
@@ -314,6 +322,9 @@ fn responses(items: &[Value], found: &mut Found) {
         if !item.is_object() || (kind.is_empty() && word(item, "role").is_empty()) {
             found.add(Law::Shape, at, "no item");
         } else if RESPONSES_CALLS.contains(&kind) {
+            if is_nameless(item) {
+                found.add(Law::Shape, at, format!("the call {id:?} has no name"));
+            }
             if id.is_empty() {
                 found.add(Law::Id, at, format!("the call of {:?} has no call_id", word(item, "name")));
             } else if calls.contains_key(id) {
@@ -394,6 +405,7 @@ fn gemini(contents: &[Value], found: &mut Found) {
         Pairing { message, calls, results, by_name: true }.check(found);
         if role == "model" {
             let calls = of("functionCall");
+            named(&calls, at, found);
             calls.iter().for_each(|(id, _)| unique(&mut ids, id, at, found));
             open = (!calls.is_empty()).then_some((at, calls));
         }

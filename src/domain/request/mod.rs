@@ -66,6 +66,19 @@ impl Via {
     }
 }
 
+/// What the optional classifier said, or that it could not say anything.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Classifier {
+    /// Harmless.
+    Allow,
+    /// A person should look.
+    Ask,
+    /// Harmful.
+    Deny,
+    /// It gave no answer: taken as [`Classifier::Ask`].
+    Fail,
+}
+
 /// What somebody would like to happen. Plain data; it has no rights and no name yet.
 #[derive(Debug, Clone)]
 pub struct Wish {
@@ -77,6 +90,8 @@ pub struct Wish {
     pub parent: Option<CallId>,
     /// The call that began the operation, when this is another attempt at it: the tool gets the same key.
     pub again: Option<CallId>,
+    /// What the optional classifier said of it; `None` where it was not asked.
+    pub classified: Option<Classifier>,
     /// What `sys` saw on the disk about the paths that the input names.
     pub facts: Arc<PathFacts>,
     /// The listener matched, exactly, a command that is marked protective. Obeyed for operators only.

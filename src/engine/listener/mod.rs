@@ -4,6 +4,7 @@
 //! never mixed: a confirmation answers the one question that this speaker was asked last, or nothing.
 
 mod dialogue;
+mod stages;
 mod words;
 
 use std::collections::BTreeMap;
@@ -25,10 +26,12 @@ use tokio::task::JoinSet;
 
 use super::handle::{AnswerTaken, Answered, Mediator, NotTaken, Submitted, Wanted};
 use super::learner::{Learner, Noticed, Source};
+use crate::infer::knowledge::Found;
 use crate::record::Row;
 use crate::store::queue::{Entry, Tell, Writer};
 use crate::sys::clock;
 use dialogue::{Dialogue, Open, Reply};
+pub use stages::Later;
 pub use words::Lang;
 
 /// How many sentences may wait to be understood: more than a hall full of people says in the time it takes.
@@ -36,6 +39,9 @@ const INBOX_LEN_MAX: usize = 64;
 
 /// How many sentences may be under way, understood and waiting for their actions to end.
 const UNDER_WAY_MAX: usize = 256;
+
+/// Commands named when nothing was understood: more is no question that a person answers in a hall.
+const NEAREST_MAX: usize = 2;
 
 /// How many speakers are remembered; the one who was silent longest is forgotten first.
 const SPEAKERS_MAX: usize = 256;
@@ -100,11 +106,12 @@ pub struct Listener {
 impl Listener {
     /// A handle and the owner, which the caller runs.
     #[must_use]
-    pub fn new(ears: Ears, mediator: Mediator, writer: Writer, learner: Learner) -> (Listener, Owner) {
+    pub fn new(ears: Ears, mediator: Mediator, writer: Writer, learner: Learner, later: Later) -> (Listener, Owner) {
         let (inbox, outlet) = mpsc::channel(INBOX_LEN_MAX);
         let owner = Owner {
             inbox: outlet,
-            ears,
+            ears: Arc::new(ears),
+            later,
             mediator,
             writer,
             learner,
@@ -163,15 +170,25 @@ struct Missed {
 /// The owner.
 pub struct Owner {
     inbox: mpsc::Receiver<Message>,
-    ears: Ears,
+    ears: Arc<Ears>,
+    later: Later,
     mediator: Mediator,
     writer: Writer,
     learner: Learner,
     /// The one question that each speaker may answer by voice.
     dialogues: BTreeMap<String, Open>,
     missed: BTreeMap<String, Missed>,
-    under_way: JoinSet<()>,
+    /// What goes on; a sentence that was walked to its end comes back.
+    under_way: JoinSet<Option<Box<Heard>>>,
     places: Arc<Semaphore>,
+}
+
+/// A sentence that was understood, as far as it can be.
+struct Heard {
+    said: Said,
+    resolution: Resolution,
+    passages: Vec<Found>,
+    back: oneshot::Sender<Value>,
 }
 
 /// An answer as it grows.
@@ -186,7 +203,12 @@ impl Owner {
     pub async fn run(mut self) {
         loop {
             tokio::select! {
-                Some(_) = self.under_way.join_next() => {}
+                Some(ended) = self.under_way.join_next() => {
+                    if let Ok(Some(heard)) = ended {
+                        self.notice(&heard.said, &heard.resolution, clock::now());
+                        self.heard(*heard).await;
+                    }
+                }
                 message = self.inbox.recv() => match message {
                     None => break,
                     Some(Message::Hear { said, back }) => self.hear(said, back).await,
@@ -195,7 +217,7 @@ impl Owner {
                         let _ = back.send(found.map(|one| (one.command, one.slots)));
                     }
                     Some(Message::Swap { ears, back }) => {
-                        self.ears = *ears;
+                        self.ears = Arc::from(ears);
                         let _ = back.send(());
                     }
                 },
@@ -223,13 +245,39 @@ impl Owner {
             let draft = Draft { said, resolution: Resolution::rejected(Refused::NoCommand), missing: Vec::new() };
             return self.only_say(draft, Some(text.clone()), back);
         }
-        let mut resolution = self.understand(&said.text);
-        self.notice(&said, &resolution, now);
-        if let Some(dialogue) = open
-            && let Reply::Means(both) = dialogue::reply(&self.ears.understanding, &dialogue, &said.text, &resolution)
-        {
-            resolution = *both;
+        let resolution = self.understand(&said.text);
+        let reply = open.map(|open| dialogue::reply(&self.ears.understanding, &open, &said.text, &resolution));
+        if let Some(Reply::Means(both)) = reply {
+            self.notice(&said, &resolution, now);
+            return self.heard(Heard { said, resolution: *both, passages: Vec::new(), back }).await;
         }
+        let step = Walk::new(&self.ears.understanding, &said.text, self.later.stages()).next();
+        match step {
+            cascade::Step::Done(resolution) => {
+                self.notice(&said, &resolution, now);
+                self.heard(Heard { said, resolution, passages: Vec::new(), back }).await;
+            }
+            cascade::Step::Classify(_) | cascade::Step::Retrieve(_) => self.walk_on(said, back),
+        }
+    }
+
+    /// The later stages take their time, and no other sentence waits for them.
+    fn walk_on(&mut self, said: Said, back: oneshot::Sender<Value>) {
+        let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else {
+            let _ = back.send(words::plain(&said, &words::BUSY));
+            return;
+        };
+        let (ears, later) = (Arc::clone(&self.ears), self.later.clone());
+        self.under_way.spawn(async move {
+            let (resolution, passages) = stages::finish(&ears.understanding, &said.text, &later).await;
+            drop(place);
+            Some(Box::new(Heard { said, resolution, passages, back }))
+        });
+    }
+
+    /// What becomes of a sentence.
+    async fn heard(&mut self, heard: Heard) {
+        let Heard { said, resolution, passages, back } = heard;
         let mut draft = Draft { said, resolution, missing: Vec::new() };
         let understood = match &draft.resolution.outcome {
             Outcome::Command(understood) => vec![understood.clone()],
@@ -244,7 +292,12 @@ impl Owner {
                 self.open(draft.said.speaker.clone(), which);
                 return self.only_say(draft, None, back);
             }
-            Outcome::Knowledge | Outcome::Rejected(_) => return self.only_say(draft, None, back),
+            Outcome::Knowledge => return self.only_say(draft, Some(words::read_out(&passages)), back),
+            Outcome::Rejected(Refused::NoCommand) if self.later.has_language_model() => {
+                return self.ask_language_model(draft, back);
+            }
+            Outcome::Rejected(Refused::NoCommand) => return self.ask_nearest(draft, back),
+            Outcome::Rejected(_) => return self.only_say(draft, None, back),
         };
         // Nothing of a sequence is handed in unless all of it can be.
         let mut plan = Vec::new();
@@ -262,6 +315,32 @@ impl Owner {
             }
         }
         self.act(draft, plan, back).await;
+    }
+
+    /// Nothing was understood: the nearest two are named, and the next thing that this speaker says may choose.
+    fn ask_nearest(&mut self, mut draft: Draft, back: oneshot::Sender<Value>) {
+        draft.resolution.candidates.truncate(NEAREST_MAX);
+        let candidates: Vec<String> = draft.resolution.candidates.iter().map(|one| one.command.clone()).collect();
+        if !candidates.is_empty() {
+            self.open(draft.said.speaker.clone(), Dialogue::Which { text: draft.said.text.clone(), candidates });
+        }
+        self.only_say(draft, None, back);
+    }
+
+    /// Hands what no command fits to the language model. Whatever it calls walks through the gate as its own wish.
+    fn ask_language_model(&mut self, draft: Draft, back: oneshot::Sender<Value>) {
+        let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else {
+            return self.only_say(draft, Some(words::BUSY.clone()), back);
+        };
+        let mut heard = row(&draft, None);
+        heard.cause = Some("agent".into());
+        self.writer.append_or_count(Entry::relaxed(heard));
+        let later = self.later.clone();
+        self.under_way.spawn(async move {
+            later.answer(draft, back).await;
+            drop(place);
+            None
+        });
     }
 
     /// Asks for what is missing; the next thing that this speaker says may be it.
@@ -349,6 +428,7 @@ impl Owner {
             let answer = follow(draft, plan, run, submitted, back, &mediator).await;
             mediator.close_run(run).await;
             drop((answer, place));
+            None
         });
     }
 
@@ -382,6 +462,7 @@ impl Owner {
             };
             let _ = back.send(value);
             drop(place);
+            None
         });
     }
 
@@ -401,6 +482,7 @@ impl Owner {
             value["message"] = message.pick(draft.said.lang).into();
             value["evidence"] = evidence.map(|seq: Seq| seq.0).into();
             let _ = back.send(value);
+            None
         });
     }
 }

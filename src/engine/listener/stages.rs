@@ -5,8 +5,14 @@ use interlock_domain::command::cascade::{Stages, Step, Walk};
 use interlock_domain::command::resolution::{Passage, Resolution, Stage};
 use interlock_domain::command::understanding::Understanding;
 
+use interlock_domain::agent::Ended;
+use serde_json::Value;
+use tokio::sync::oneshot;
+
+use super::super::agent::Handle as Models;
 use super::super::inference::Inference;
 use super::super::librarian::Librarian;
+use super::{Draft, REPLY_PATIENCE, skeleton, words};
 use crate::infer::knowledge::Found;
 
 /// The owners of the later stages, as far as there are any.
@@ -16,6 +22,8 @@ pub struct Later {
     pub inference: Option<Inference>,
     /// The passages.
     pub librarian: Option<Librarian>,
+    /// The language model; it is one only while an endpoint is configured.
+    pub models: Option<Models>,
 }
 
 impl Later {
@@ -25,6 +33,39 @@ impl Later {
         let model = self.inference.as_ref().map(|_| Stage::Model);
         let knowledge = self.librarian.as_ref().map(|_| Stage::Knowledge);
         model.into_iter().chain(knowledge).fold(Stages::PURE, Stages::with)
+    }
+}
+
+impl Later {
+    pub(super) fn has_language_model(&self) -> bool {
+        self.models.as_ref().is_some_and(Models::is_configured)
+    }
+
+    /// Asks the language model and answers with its last words. A speaker who goes away takes the run along.
+    pub(super) async fn answer(&self, draft: Draft, mut back: oneshot::Sender<Value>) {
+        let Some(models) = &self.models else { return };
+        let speaker = draft.said.speaker.clone();
+        let mut value = skeleton(&draft);
+        let asked = models.ask(&draft.said.text, &speaker);
+        let answered = tokio::select! {
+            answered = tokio::time::timeout(REPLY_PATIENCE, asked) => answered,
+            () = back.closed() => return,
+        };
+        match answered {
+            Ok(Ok(answered)) => {
+                let done = answered.ended == Ended::Done;
+                value["run"] = answered.run.to_string().into();
+                value["result"] = if done { "done" } else { "failed" }.into();
+                value["message"] = answered.text.into();
+                if !done {
+                    let text = words::model_ended(answered.ended.code());
+                    value["message"] = text.pick(draft.said.lang).into();
+                }
+            }
+            Ok(Err(error)) => value["message"] = words::model_off(&error.to_string()).pick(draft.said.lang).into(),
+            Err(_) => value["message"] = words::model_off("it took too long").pick(draft.said.lang).into(),
+        }
+        let _ = back.send(value);
     }
 }
 

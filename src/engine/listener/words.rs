@@ -12,6 +12,7 @@ use serde_json::{Map, Value, json};
 
 use super::super::handle::{Answered, NotTaken, Open};
 use super::{Said, result};
+use crate::infer::knowledge::Found;
 
 /// How long an answer to a sentence that does nothing waits for its row in the log.
 pub(super) const LOG_PATIENCE: Duration = Duration::from_secs(2);
@@ -180,9 +181,55 @@ pub(super) fn of(resolution: &Resolution, missing: &[String], understanding: &Un
         | Outcome::Sequence(_)
         | Outcome::Knowledge
         | Outcome::Rejected(Refused::NoCommand) => {
-            text("no command was understood; nothing was done", "没有听懂，未执行")
+            let names: Vec<&str> = resolution
+                .candidates
+                .iter()
+                .filter_map(|candidate| understanding.definition(&candidate.command))
+                .map(|definition| definition.text.as_str())
+                .collect();
+            if names.is_empty() {
+                return text("no command was understood; nothing was done", "没有听懂，未执行");
+            }
+            made(
+                format!("no command was understood; was it {}? Nothing was done", names.join(", or ")),
+                format!("没有听懂，您要的是{}吗？未执行", names.join("，还是")),
+            )
         }
     }
+}
+
+/// The passage that answers a question, with where it is from, and the titles of the next.
+pub(super) fn read_out(passages: &[Found]) -> Text {
+    let Some((first, others)) = passages.split_first() else {
+        return text("no passage was found", "没有找到相关资料");
+    };
+    let name = |found: &Found| if found.title.is_empty() { found.id.clone() } else { found.title.clone() };
+    let others: Vec<String> = others.iter().map(name).collect();
+    let (mut en, mut zh) = (
+        format!("{} ({}, {})", first.text, name(first), first.source),
+        format!("{}（{}，{}）", first.text, name(first), first.source),
+    );
+    if !others.is_empty() {
+        en.push_str(&format!("; see also {}", others.join(", ")));
+        zh.push_str(&format!("；另见{}", others.join("、")));
+    }
+    made(en, zh)
+}
+
+/// The language model's run did not end with an answer.
+pub(super) fn model_ended(code: &str) -> Text {
+    made(
+        format!("the language model gave no whole answer ({code}); see `interlock trace`"),
+        format!("语言模型没有给出完整回答（{code}），请查看 interlock trace"),
+    )
+}
+
+/// The language model was not reached.
+pub(super) fn model_off(why: &str) -> Text {
+    made(
+        format!("no command was understood, and the language model did not answer: {why}"),
+        format!("没有听懂，语言模型也未应答：{why}"),
+    )
 }
 
 fn slot_zh(slot: &str) -> &str {

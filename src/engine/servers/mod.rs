@@ -15,6 +15,7 @@ use interlock_domain::gate::rule::Rules;
 use interlock_domain::id::ToolName;
 use interlock_domain::request::args::Digest;
 use interlock_domain::surface::Surface;
+use interlock_domain::surface::promise::Promise;
 use interlock_domain::surface::tool::Tool;
 use serde_json::{Map, Value, json};
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
@@ -43,6 +44,8 @@ pub struct Setting {
     pub spec: down::Spec,
     /// What stands before the names of its tools.
     pub prefix: String,
+    /// What is promised about calls of its tools: the operator's word, before the server's own.
+    pub promises: Arc<[Promise]>,
 }
 
 /// What changed for our clients.
@@ -285,6 +288,8 @@ impl Owner {
             Message::Configure { base, rules, settings, back } => {
                 (self.base, self.rules) = (base, rules);
                 self.settings = settings;
+                // What is promised may be another thing now.
+                self.made.clear();
                 self.down.apply(self.settings.iter().map(|setting| setting.spec.clone()).collect()).await;
                 let rebuilt = self.rebuild().await;
                 self.publish(rebuilt).await;
@@ -292,8 +297,8 @@ impl Owner {
             }
             Message::Approve { server, tool, by, back } => {
                 let approved = self.pins.approve(&server, tool.as_deref());
+                self.keep(&server, &approved, Some(by.clone()));
                 for (tool, digest) in &approved {
-                    self.keep(&server, tool, *digest, Some(by.clone()));
                     let detail = json!({"server": server, "tool": tool, "definition": digest.to_string(), "by": by});
                     self.write("mcp_tool_approved", None, &detail).await;
                 }
@@ -324,12 +329,17 @@ impl Owner {
         }
     }
 
-    fn keep(&self, server: &str, tool: &str, digest: Digest, by: Option<String>) {
-        let (server, tool, digest) = (server.to_owned(), tool.to_owned(), digest.to_string());
-        let at = crate::sys::clock::wall();
-        let kept = self.parts.keeper.later(move |state| state.approve_tool(&server, &tool, &digest, by.as_deref(), at));
+    /// One commit for all of them: a server that is seen for the first time brings hundreds.
+    fn keep(&self, server: &str, tools: &[(String, Digest)], by: Option<String>) {
+        if tools.is_empty() {
+            return;
+        }
+        let tools: Vec<(String, String)> =
+            tools.iter().map(|(tool, digest)| (tool.clone(), digest.to_string())).collect();
+        let (server, at) = (server.to_owned(), crate::sys::clock::wall());
+        let kept = self.parts.keeper.later(move |state| state.approve_tools(&server, &tools, by.as_deref(), at));
         if let Err(error) = kept {
-            tracing::error!(%error, "an approved definition was not kept");
+            tracing::error!(%error, "approved definitions were not kept");
         }
     }
 
@@ -352,7 +362,7 @@ impl Owner {
         let (mut hidden, mut waiting, mut listed) = (BTreeSet::new(), BTreeSet::new(), Vec::new());
         let mut made = BTreeMap::new();
         let mut rows = Vec::new();
-        for Setting { spec, prefix } in &settings {
+        for Setting { spec, prefix, promises } in &settings {
             let server = spec.name.as_str();
             let Some(snapshot) = snapshots.get(server) else { continue };
             let is_up = snapshot.standing == Standing::Up;
@@ -362,7 +372,7 @@ impl Owner {
                 view.shown.push(Shown { server: server.to_owned(), prefix: prefix.clone() });
                 view.gather(&snapshot.lists);
             }
-            let mut held = BTreeSet::new();
+            let (mut held, mut fresh) = (BTreeSet::new(), Vec::new());
             for (raw, of) in &snapshot.lists.tools {
                 let definition = of.of(Era::Modern);
                 let others = settings.iter().map(|setting| setting.prefix.as_str());
@@ -374,7 +384,7 @@ impl Owner {
                 let tool = match self.made.get(&name) {
                     Some((of, tool)) if *of == digest => Arc::clone(tool),
                     Some(_) | None => match definition::tool(name.clone(), server, raw, definition) {
-                        Ok(tool) => Arc::new(tool),
+                        Ok(tool) => Arc::new(tool.promised(promises)),
                         Err(bad) => {
                             tracing::warn!(server, "a tool is left out: {bad}");
                             continue;
@@ -383,9 +393,7 @@ impl Owner {
                 };
                 let seen = self.pins.see(server, raw, digest);
                 match seen {
-                    pins::Seen::New => {
-                        self.keep(server, raw, digest, None);
-                    }
+                    pins::Seen::New => fresh.push((raw.clone(), digest)),
                     pins::Seen::Approved | pins::Seen::Changed { is_news: false } => {}
                     pins::Seen::Changed { is_news: true } => {
                         tracing::warn!(server, tool = raw.as_str(), "its definition changed: held until approved");
@@ -412,6 +420,7 @@ impl Owner {
                 let raw = Raw { server: server.to_owned(), tool: raw.clone(), listed: of.clone(), state };
                 view.tools.insert(name, raw);
             }
+            self.keep(server, &fresh, None);
             self.down.hold(server, held);
         }
         self.made = made;

@@ -42,22 +42,24 @@ pub struct KeptTask {
 }
 
 impl State {
-    /// Keeps which definition of a tool is approved.
+    /// Keeps which definitions of a server's tools are approved: (tool, digest).
     ///
     /// # Errors
     /// When it cannot be written.
-    pub fn approve_tool(
+    pub fn approve_tools(
         &mut self,
         server: &str,
-        tool: &str,
-        definition: &str,
+        tools: &[(String, String)],
         by: Option<&str>,
         at: Wall,
     ) -> Result<(), StoreError> {
         self.transact(|transaction| {
             let insert = "INSERT INTO mcp_tool VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT (server, tool) DO UPDATE SET \
                           definition = ?3, by = ?4, at = ?5";
-            transaction.prepare_cached(insert)?.execute(params![server, tool, definition, by, at.0])?;
+            let mut insert = transaction.prepare_cached(insert)?;
+            for (tool, definition) in tools {
+                insert.execute(params![server, tool, definition, by, at.0])?;
+            }
             Ok(())
         })
     }
@@ -166,9 +168,11 @@ mod tests {
     fn the_newest_approval_of_a_tool_counts() {
         let dir = tempfile::tempdir().unwrap();
         let mut state = State::open(dir.path()).unwrap();
-        state.approve_tool("s", "t", "1", None, Wall(1)).unwrap();
-        state.approve_tool("s", "u", "1", None, Wall(1)).unwrap();
-        state.approve_tool("s", "t", "2", Some("operator"), Wall(2)).unwrap();
+        let pairs = |pairs: &[(&str, &str)]| -> Vec<(String, String)> {
+            pairs.iter().map(|(tool, digest)| ((*tool).to_owned(), (*digest).to_owned())).collect()
+        };
+        state.approve_tools("s", &pairs(&[("t", "1"), ("u", "1")]), None, Wall(1)).unwrap();
+        state.approve_tools("s", &pairs(&[("t", "2")]), Some("operator"), Wall(2)).unwrap();
         let key = |tool: &str| ("s".to_owned(), tool.to_owned());
         let expected = BTreeMap::from([(key("t"), "2".to_owned()), (key("u"), "1".to_owned())]);
         assert_eq!(state.approved_tools().unwrap(), expected);

@@ -169,10 +169,8 @@ impl Http {
         params: &Value,
         schema: Option<&Value>,
     ) -> NoAnswer {
-        let mut request = self.post(rpc::request(number, method, params));
-        if self.era == Era::Modern {
-            request = request.headers(modern_headers(method, params, schema));
-        }
+        // The older era does not ask for them and does not mind them; who routes by them knows both.
+        let request = self.post(rpc::request(number, method, params)).headers(headers(method, params, schema));
         let response = match request.send().await {
             Ok(response) => response,
             Err(error) => {
@@ -357,7 +355,7 @@ async fn body(mut response: Response, bound: usize) -> Result<Vec<u8>, String> {
 }
 
 /// The headers that repeat what the body says (2026-07-28, "Request Metadata").
-fn modern_headers(method: &str, params: &Value, schema: Option<&Value>) -> HeaderMap {
+fn headers(method: &str, params: &Value, schema: Option<&Value>) -> HeaderMap {
     let mut headers = HeaderMap::new();
     if let Ok(value) = HeaderValue::from_str(method) {
         headers.insert(METHOD, value);

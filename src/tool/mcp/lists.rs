@@ -5,12 +5,16 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 
 use super::Links;
-use super::link::{Link, NoAnswer, Patience, With};
+use super::link::{Link, NoAnswer, Patience, Wire, With};
 use crate::mcp::era::Era;
+use crate::mcp::header;
 
 /// Things of one kind that one server may list: language models lose their way long before. What comes after is left
 /// out, and said so.
 pub(super) const ITEMS_MAX: usize = 1000;
+
+/// Bytes of one list, as JSON: what a server could make us hold by its lists alone.
+const BYTES_MAX: usize = 8 << 20;
 
 /// Pages of one list that are asked for: a server that always has another page would be asked for ever.
 const PAGES_MAX: usize = 200;
@@ -72,6 +76,14 @@ pub(super) async fn all(links: &Links, patience: Patience) -> Result<Lists, NoAn
         }
         for tool in paged(link, "tools/list", "tools", patience, &mut lists.left_out).await? {
             let Some(name) = tool["name"].as_str().map(str::to_owned) else { continue };
+            // Its headers could not say what its body says (2026-07-28, "Streamable HTTP").
+            if link.era == Era::Modern
+                && matches!(link.wire, Wire::Http(_))
+                && let Some(bad) = header::bad_mark(&tool["inputSchema"])
+            {
+                tracing::warn!(tool = name, "a tool is left out: {bad} breaks the rules");
+                continue;
+            }
             if lists.tools.len() >= ITEMS_MAX && !lists.tools.contains_key(&name) {
                 lists.left_out += 1;
                 continue;
@@ -109,7 +121,7 @@ async fn paged(
     patience: Patience,
     left_out: &mut usize,
 ) -> Result<Vec<Value>, NoAnswer> {
-    let (mut items, mut cursor) = (Vec::new(), None::<String>);
+    let (mut items, mut cursor, mut room_bytes) = (Vec::new(), None::<String>, BYTES_MAX);
     for _ in 0..PAGES_MAX {
         let mut params = Map::new();
         if let Some(cursor) = cursor.take() {
@@ -117,9 +129,15 @@ async fn paged(
         }
         let mut page = link.request(method, params, With::patience(patience)).await?;
         if let Value::Array(page) = page[member].take() {
-            let room = ITEMS_MAX - items.len();
-            *left_out += page.len().saturating_sub(room);
-            items.extend(page.into_iter().take(room));
+            for item in page {
+                let bytes = item.to_string().len();
+                if items.len() == ITEMS_MAX || bytes > room_bytes {
+                    *left_out += 1;
+                    continue;
+                }
+                room_bytes -= bytes;
+                items.push(item);
+            }
         }
         match page["nextCursor"].as_str() {
             Some(next) if items.len() < ITEMS_MAX => cursor = Some(next.to_owned()),

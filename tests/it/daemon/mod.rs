@@ -1,5 +1,6 @@
 //! The daemon as its users meet it: the binary, its socket, its plant, its evidence.
 mod agents;
+mod answers;
 mod commands;
 mod crash;
 mod ground;

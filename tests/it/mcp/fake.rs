@@ -13,7 +13,7 @@ use interlock_domain::time::Wall;
 use serde_json::{Value, json};
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
 
-use super::suite::{self, Up};
+use super::suite::{self, Extras, Up};
 
 /// What the engine saw, for a test to wait for.
 #[derive(Debug, Clone, PartialEq)]
@@ -65,7 +65,7 @@ pub(super) fn start() -> (Engine, mpsc::UnboundedReceiver<Seen>) {
     (Engine { requests, news, offers }, told)
 }
 
-fn tools() -> Arc<[ToolView]> {
+fn tools(extras: &Extras) -> Arc<[ToolView]> {
     let any = || json!({"type": "object"});
     let echo = json!({"type": "object", "properties": {"text": {"type": "string"}}});
     let routed = json!({"type": "object", "properties": {"region": {"type": "string", "x-mcp-header": "Region"}}});
@@ -80,7 +80,7 @@ fn tools() -> Arc<[ToolView]> {
         tool("unknown", any(), None),
         ToolView { tasks: TaskSupport::Optional, ..tool("watch", any(), Some(any())) },
     ];
-    tools.extend(suite::tools());
+    tools.extend(suite::tools(extras));
     tools.sort_by(|a, b| a.name.cmp(&b.name));
     tools.into()
 }
@@ -90,6 +90,7 @@ async fn run(
     seen: mpsc::UnboundedSender<Seen>,
     news: broadcast::Sender<News>,
 ) {
+    let extras = Arc::new(Extras::default());
     let (mut runs, mut batches, mut questions) = (0u128, 0, 0);
     let mut asked: HashMap<QuestionId, oneshot::Sender<ReplyView>> = HashMap::new();
     let mut slow: HashMap<CallId, oneshot::Sender<ReplyView>> = HashMap::new();
@@ -97,7 +98,7 @@ async fn run(
     while let Some(request) = inbox.recv().await {
         match request {
             EngineRequest::Tools { reply, .. } => {
-                let _ = reply.send(tools());
+                let _ = reply.send(tools(&extras));
             }
             EngineRequest::OpenRun { asker, reply } => {
                 runs += 1;
@@ -105,7 +106,12 @@ async fn run(
                 let _ = reply.send(RunId::new(1_764_500_000_000, runs));
             }
             EngineRequest::Relay { method, params, line, reply } => {
-                tokio::spawn(suite::relay(method, params, Up { up: line.up, news: news.clone() }, reply));
+                tokio::spawn(suite::relay(
+                    method,
+                    params,
+                    Up { up: line.up, news: news.clone(), extras: Arc::clone(&extras) },
+                    reply,
+                ));
             }
             EngineRequest::CloseRun(_) => {
                 let _ = seen.send(Seen::Closed);
@@ -163,7 +169,7 @@ async fn run(
                         tokio::spawn(progress(line.up, end));
                     }
                     name if suite::knows(name) => {
-                        let up = Up { up: line.up, news: news.clone() };
+                        let up = Up { up: line.up, news: news.clone(), extras: Arc::clone(&extras) };
                         let work = tokio::spawn(suite::run(name.to_owned(), args, up, end));
                         at_work.insert(call, work.abort_handle());
                     }

@@ -1,6 +1,8 @@
 //! The tools, prompts and resources that the official conformance suite calls for, spoken in the engine's words: so
 //! that the server in front of them is judged, not they.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use interlock::agents::engine::{News, Output, ReplyView, TaskSupport, ToolView};
@@ -51,10 +53,13 @@ const NAMES: [&str; 34] = [
     "test_trigger_tool_change",
 ];
 
-pub(super) fn tools() -> Vec<ToolView> {
+pub(super) fn tools(extras: &Extras) -> Vec<ToolView> {
     let one = |name: &str| json!({"type": "object", "properties": {name: {"type": "string"}}, "required": [name]});
     let mut tools: Vec<ToolView> =
         NAMES.iter().map(|name| tool(name, json!({"type": "object", "properties": {}}), None)).collect();
+    if extras.tool.load(Ordering::Relaxed) {
+        tools.push(tool("test_at_times", json!({"type": "object"}), None));
+    }
     for tool in &mut tools {
         match tool.name.as_str() {
             "test_sampling" => tool.input_schema = one("prompt"),
@@ -91,10 +96,18 @@ pub(super) fn knows(name: &str) -> bool {
     NAMES.contains(&name)
 }
 
+/// What is in the lists at times: whoever announces a change has to have one, or a proxy does not pass it on.
+#[derive(Debug, Default)]
+pub(super) struct Extras {
+    tool: AtomicBool,
+    prompt: AtomicBool,
+}
+
 /// The way up of one call, and the news of its engine.
 pub(super) struct Up {
     pub(super) up: mpsc::Sender<Upward>,
     pub(super) news: broadcast::Sender<News>,
+    pub(super) extras: Arc<Extras>,
 }
 
 impl Up {
@@ -305,10 +318,12 @@ async fn answer(name: &str, args: &Value, up: &Up) -> Result<Output, NotAsked> {
             text(&format!("Hello, {}!", got["user_name"]["content"]["name"].as_str().unwrap_or("")))
         }
         "test_trigger_tool_change" => {
+            up.extras.tool.fetch_xor(true, Ordering::Relaxed);
             let _nobody = up.news.send(News::ToolsChanged);
             text("changed")
         }
         "test_trigger_prompt_change" => {
+            up.extras.prompt.fetch_xor(true, Ordering::Relaxed);
             let _nobody = up.news.send(News::PromptsChanged);
             text("changed")
         }
@@ -336,21 +351,30 @@ pub(super) async fn relay(method: String, params: Value, up: Up, reply: oneshot:
     let _gone = reply.send(relayed(&method, &params, &up).await);
 }
 
+fn prompts() -> Value {
+    json!({"prompts": [
+        {"name": "test_simple_prompt", "description": "A simple prompt"},
+        {"name": "test_prompt_with_arguments", "description": "A prompt with arguments", "arguments": [
+            {"name": "arg1", "description": "First", "required": true},
+            {"name": "arg2", "description": "Second", "required": true}]},
+        {"name": "test_prompt_with_embedded_resource", "description": "A prompt with a resource", "arguments": [
+            {"name": "resourceUri", "description": "Which", "required": true}]},
+        {"name": "test_prompt_with_image", "description": "A prompt with an image"},
+        {"name": "test_input_required_result_prompt", "description": "A prompt that asks"},
+    ]})
+}
+
 async fn relayed(method: &str, params: &Value, up: &Up) -> Result<Value, RpcError> {
     let say = |text: &str| json!({"role": "user", "content": {"type": "text", "text": text}});
     let name = params["name"].as_str().or(params["uri"].as_str()).unwrap_or("");
     let args = &params["arguments"];
     match (method, name) {
-        ("prompts/list", _) => Ok(json!({"prompts": [
-            {"name": "test_simple_prompt", "description": "A simple prompt"},
-            {"name": "test_prompt_with_arguments", "description": "A prompt with arguments", "arguments": [
-                {"name": "arg1", "description": "First", "required": true},
-                {"name": "arg2", "description": "Second", "required": true}]},
-            {"name": "test_prompt_with_embedded_resource", "description": "A prompt with a resource", "arguments": [
-                {"name": "resourceUri", "description": "Which", "required": true}]},
-            {"name": "test_prompt_with_image", "description": "A prompt with an image"},
-            {"name": "test_input_required_result_prompt", "description": "A prompt that asks"},
-        ]})),
+        ("prompts/list", _) if up.extras.prompt.load(Ordering::Relaxed) => {
+            let mut all = prompts();
+            all["prompts"].as_array_mut().unwrap().push(json!({"name": "test_at_times"}));
+            Ok(all)
+        }
+        ("prompts/list", _) => Ok(prompts()),
         ("prompts/get", "test_simple_prompt") => Ok(json!({"messages": [say("This is a simple prompt for testing.")]})),
         ("prompts/get", "test_prompt_with_arguments") => {
             let arg = |name: &str| args[name].as_str().unwrap_or("").to_owned();

@@ -36,6 +36,11 @@ fn read_part(raw: Value, side: Side, removed: &mut Removed) -> Option<Part> {
     match (word(&raw, "type"), side) {
         ("tool_use", Side::Model) => {
             let (id, name) = piece("id", &raw);
+            if name.is_empty() {
+                // Nobody can say what it called; its result goes with it.
+                removed.quarantined.push(id);
+                return None;
+            }
             Some(Part::Call(Piece { id, name, raw }))
         }
         ("tool_result", Side::User) => {
@@ -67,7 +72,9 @@ pub(super) fn write(turn: Turn) -> Value {
         Side::User => "user",
         Side::Model => "assistant",
     };
-    message.insert("role".to_owned(), role.into());
+    if message.get("role").and_then(Value::as_str) != Some(role) {
+        message.insert("role".to_owned(), role.into());
+    }
     let mut parts: Vec<Value> = turn.parts.into_iter().map(raw).collect();
     let content = match parts.as_mut_slice() {
         [only] if turn.bare => only["text"].take(),

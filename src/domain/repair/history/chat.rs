@@ -8,10 +8,10 @@ use std::collections::VecDeque;
 use serde_json::{Map, Value, json};
 
 use super::turns::{Part, Piece, Side, Turn};
-use super::word;
+use super::{Removed, word};
 use crate::repair::Stub;
 
-pub(super) fn read(mut message: Value) -> Option<Turn> {
+pub(super) fn read(mut message: Value, removed: &mut Removed) -> Option<Turn> {
     let role = word(&message, "role").to_owned();
     let turn = |side, parts| Some(Turn { side, rest: Map::new(), bare: false, parts });
     match role.as_str() {
@@ -28,13 +28,16 @@ pub(super) fn read(mut message: Value) -> Option<Turn> {
                 Some(_) | None => Vec::new(),
             };
             let says = ["content", "refusal", "audio", "function_call"].iter().any(|key| says(members.get(*key)));
-            if calls.is_empty() && !says {
-                return turn(Side::Model, Vec::new());
-            }
-            let calls = calls.into_iter().filter(Value::is_object).map(|raw| {
+            let calls = calls.into_iter().filter_map(|raw| {
                 let function = raw.get("function").or_else(|| raw.get("custom"));
                 let name = function.map(|function| word(function, "name").to_owned()).unwrap_or_default();
-                Part::Call(Piece { id: word(&raw, "id").to_owned(), name, raw })
+                let call = Piece { id: word(&raw, "id").to_owned(), name, raw };
+                if call.name.is_empty() {
+                    // Nobody can say what it called; its result goes with it.
+                    removed.quarantined.push(call.id);
+                    return None;
+                }
+                Some(Part::Call(call))
             });
             let calls: Vec<Part> = calls.collect();
             if calls.is_empty() && !says {

@@ -24,6 +24,11 @@ fn read_part(raw: Value, side: Side, removed: &mut Removed) -> Option<Part> {
     match (raw.get("functionCall"), raw.get("functionResponse"), side) {
         (Some(call), _, Side::Model) => {
             let (id, name) = piece(call);
+            if name.is_empty() {
+                // Nobody can say what it called; its result goes with it.
+                removed.quarantined.push(id);
+                return None;
+            }
             Some(Part::Call(Piece { id, name, raw }))
         }
         (None, Some(response), Side::User) => {
@@ -52,7 +57,9 @@ pub(super) fn write(turn: Turn) -> Value {
         Side::User => "user",
         Side::Model => "model",
     };
-    content.insert("role".to_owned(), role.into());
+    if content.get("role").and_then(Value::as_str) != Some(role) {
+        content.insert("role".to_owned(), role.into());
+    }
     let parts = turn.parts.into_iter().map(|part| match part {
         Part::Call(piece) | Part::Answer(piece) => piece.raw,
         Part::Other(raw) => raw,

@@ -23,7 +23,7 @@ use super::Stub;
 use crate::block::{Block, Message, Provider, Role, ToolUse};
 
 pub(super) use anthropic::is_id as is_anthropic_id;
-pub(super) use responses::{CALLS as RESPONSES_CALLS, of_model as responses_of_model};
+pub(super) use responses::{CALLS as RESPONSES_CALLS, is_nameless, of_model as responses_of_model};
 
 /// What stands where messages are missing and the provider wants the asker to speak first.
 pub(super) const OPENING: &str = "(earlier messages were left out)";

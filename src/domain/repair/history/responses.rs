@@ -21,6 +21,11 @@ pub(in crate::repair) fn of_model(item: &Value) -> bool {
     }
 }
 
+/// A call of which nobody can say what it called.
+pub(in crate::repair) fn is_nameless(item: &Value) -> bool {
+    matches!(word(item, "type"), "function_call" | "custom_tool_call") && word(item, "name").is_empty()
+}
+
 struct Open {
     at: usize,
     turn: usize,
@@ -46,6 +51,10 @@ pub(super) fn repair(items: Vec<Value>, journal: &Journal) -> Repaired {
         turn += usize::from(of_model && !model_spoke);
         model_spoke = of_model;
         let kind = word(&item, "type").to_owned();
+        if is_nameless(&item) {
+            quarantined.push(word(&item, "call_id").to_owned());
+            continue;
+        }
         if CALLS.contains(&kind.as_str()) {
             let given = word(&item, "call_id").to_owned();
             let occurrence = seen.entry(given.clone()).or_insert(0);

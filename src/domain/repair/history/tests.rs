@@ -108,6 +108,38 @@ fn the_journal_knows_calls_by_occurrence() {
     }
 }
 
+/// Found by the fuzz target: a call that says not what it calls cannot be sent, and its result answers nothing.
+#[test]
+fn a_call_without_a_name_goes_with_its_result() {
+    let user = json!({"role": "user", "content": "go"});
+    let said = json!({"type": "text", "text": "x"});
+    check(
+        Provider::Anthropic,
+        json!([user, {"role": "assistant", "content": [said, {"type": "tool_use", "id": "a", "input": {}}]}, {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "a", "content": "1"}]}]),
+        json!([user, {"role": "assistant", "content": [said]}]),
+        &["a", "a"],
+    );
+    check(
+        Provider::Chat,
+        json!([user, {"role": "assistant", "content": null, "tool_calls": [{"id": "a", "function": {"arguments": "{}"}}]}, {"role": "tool", "tool_call_id": "a", "content": "1"}]),
+        json!([user]),
+        &["a", "a"],
+    );
+    check(
+        Provider::Responses,
+        json!([user, {"type": "function_call", "call_id": "a"}, {"type": "function_call_output", "call_id": "a", "output": "1"}]),
+        json!([user]),
+        &["a", "a"],
+    );
+    let asked = json!({"role": "user", "parts": [{"text": "a"}]});
+    check(
+        Provider::Gemini,
+        json!([asked, {"role": "model", "parts": [{"functionCall": {"id": "a"}}]}, {"role": "user", "parts": [{"functionResponse": {"id": "a"}}]}]),
+        json!([asked]),
+        &["a", "a"],
+    );
+}
+
 /// One history, what becomes of it, and what leaves it.
 fn check(provider: Provider, messages: Value, want: Value, quarantined: &[&str]) {
     let repaired = repair(provider, messages.as_array().unwrap().clone(), &Journal::new());

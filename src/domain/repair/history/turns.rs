@@ -54,7 +54,7 @@ pub(super) fn repair(provider: Provider, messages: Vec<Value>, journal: &Journal
     for (at, message) in messages.into_iter().enumerate() {
         let turn = match provider {
             Provider::Anthropic => anthropic::read(message, &mut removed),
-            Provider::Chat => chat::read(message),
+            Provider::Chat => chat::read(message, &mut removed),
             Provider::Gemini | Provider::Responses => gemini::read(message, &mut removed),
         };
         match turn {

@@ -62,6 +62,11 @@ fn tools(manners: &str, changed: bool) -> Vec<Value> {
         odd_tool(),
     ];
     tools[9]["outputSchema"] = json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]});
+    if !manners.contains("modern") {
+        let mut job = tool("job", json!({}));
+        job["execution"] = json!({"taskSupport": "required"});
+        tools.push(job);
+    }
     if changed {
         tools[0]["description"] = "does echo, and tells everybody".into();
     }
@@ -134,6 +139,28 @@ impl Fixture {
             "resources/subscribe" => {
                 self.notify("notifications/resources/updated", &json!({"uri": params["uri"]}));
                 Ok(json!({}))
+            }
+            "tools/call" if params["name"] == "job" => match params["task"].is_object() {
+                true => Ok(json!({"task": {"taskId": "theirs", "status": "working", "ttl": 1000, "createdAt": "x",
+                    "lastUpdatedAt": "x", "pollInterval": 20}})),
+                false => Err((-32601, "job is only called as a task".to_owned())),
+            },
+            "tasks/result" => {
+                let (cancelled, wait) = channel();
+                self.waiting.lock().unwrap().insert("job".to_owned(), cancelled);
+                // The first job is soon done, the next one only ends by being cancelled.
+                let is_first = !self.directory.join("jobs").exists();
+                self.note("jobs", params["taskId"].as_str().unwrap_or_default());
+                if is_first {
+                    return Ok(json!({"content": [{"type": "text", "text": "the job is done"}]}));
+                }
+                let _ = wait.recv();
+                Err((-32603, "cancelled".to_owned()))
+            }
+            "tasks/cancel" => {
+                self.note("cancelled_jobs", params["taskId"].as_str().unwrap_or_default());
+                drop(self.waiting.lock().unwrap().remove("job"));
+                Ok(json!({"taskId": params["taskId"], "status": "cancelled"}))
             }
             "tools/call" => self.call(params, id),
             _ => Err((-32601, format!("no {method}"))),

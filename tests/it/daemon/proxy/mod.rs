@@ -1,8 +1,11 @@
 //! The daemon in front of other MCP servers: the cases that people report of such proxies, from outside.
 
+mod access;
 mod cases;
+mod drive;
 mod fixture;
 mod lives;
+mod others;
 mod tasks;
 
 use std::io::{BufRead, BufReader, Write};
