@@ -307,7 +307,7 @@ async fn fetch(port: u16) -> Made<Value> {
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer).await?;
     if !answer.starts_with(b"HTTP/1.1 200") {
-        return Err(format!("another answer than 200").into());
+        return Err("another answer than 200".into());
     }
     Ok(json!({ "bytes": answer.len() }))
 }

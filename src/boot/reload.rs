@@ -144,7 +144,7 @@ impl Reloader {
 /// Why a configuration does not count, and where in it the reason stands.
 struct Refused {
     trouble: Trouble,
-    place: Option<config::ConfigError>,
+    place: Option<Box<config::ConfigError>>,
 }
 
 impl From<Trouble> for Refused {
@@ -159,7 +159,7 @@ fn refused(error: config::ConfigError) -> Refused {
         Some(hint) => trouble.hint(hint.clone()),
         None => trouble,
     };
-    Refused { trouble, place: Some(error) }
+    Refused { trouble, place: Some(Box::new(error)) }
 }
 
 /// Tells systemd that the daemon is ready again: also after a refusal, since the old configuration runs on.

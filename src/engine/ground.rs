@@ -89,7 +89,6 @@ pub fn verify_spec() -> TaskSpec {
 
 impl Ground {
     /// Looks until it is told to stop.
-    #[must_use]
     pub fn watch(mut self) -> impl FnOnce(Heart) -> Finished + Send {
         move |heart| {
             while heart.rest(LOOK_EVERY) {
@@ -124,8 +123,9 @@ impl Ground {
         }
 
         let long = wal_len(&self.state) > 2 * WAL_LEN_WANTED;
-        let wal = long
-            .then(|| format!("wal_bytes above {} MiB: somebody reads the log for too long", 2 * WAL_LEN_WANTED >> 20));
+        let wal = long.then(|| {
+            format!("wal_bytes above {} MiB: somebody reads the log for too long", (2 * WAL_LEN_WANTED) >> 20)
+        });
         self.alarm("evidence:wal", &mut known.wal, wal);
 
         let not_kept = self.not_kept.map(|fault| format!("the state is only remembered: {fault}"));
@@ -215,7 +215,6 @@ fn raise(keeper: &Keeper, source: &'static str, text: String) -> Result<(), NotK
 
 /// Reads the whole log once, beside everything else, and writes down what it is. After a start, because that is when
 /// somebody may have had the disk in his hands.
-#[must_use]
 pub fn verify_once(state: PathBuf, writer: Writer, keeper: Keeper) -> impl FnOnce(Heart) -> Finished + Send {
     move |heart| {
         thread::set_nice(VERIFY_NICE);

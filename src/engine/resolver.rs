@@ -146,10 +146,12 @@ async fn read_all(mediator: &Mediator, run: RunId, looks: &[Look]) -> Shown {
         };
         let number = match &output["value"] {
             Value::Bool(bit) => f64::from(u8::from(*bit)),
-            value => match value.as_f64() {
-                Some(number) => number,
-                None => return Shown::Nothing,
-            },
+            value @ (Value::Number(_) | Value::Null | Value::String(_) | Value::Array(_) | Value::Object(_)) => {
+                match value.as_f64() {
+                    Some(number) => number,
+                    None => return Shown::Nothing,
+                }
+            }
         };
         there &= look.shows(number);
         seen.push(format!("{}/{} reads {}", look.device, look.point, output["value"]));

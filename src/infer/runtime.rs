@@ -216,16 +216,18 @@ fn session(environment: &Environment, bytes: &[u8], cann: bool) -> Result<Sessio
     let refused = |error: ort::Error| RuntimeError::Model(error.to_string());
     let builder = Session::builder(environment).map_err(refused)?;
     // One thread: a model this small gains nothing from more, and the box has few cores.
-    let builder = builder
-        .with_intra_threads(1)
-        .and_then(|builder| builder.with_inter_threads(1))
-        .and_then(|builder| builder.with_intra_op_spinning(false))
-        .and_then(|builder| builder.with_optimization_level(GraphOptimizationLevel::Level3))
-        .and_then(|builder| builder.with_config_entry("session.record_ep_graph_assignment_info", "1"));
-    let builder = builder.and_then(|builder| {
-        if cann { builder.with_execution_providers([CANN::default().build().error_on_failure()]) } else { Ok(builder) }
-    });
-    builder.map_err(|error| refused(error.into()))?.commit_from_memory(bytes).map_err(refused)
+    // Mapped at each step: the builder that comes back with an error is as large as itself.
+    let kept = |error: ort::Error<ort::session::builder::SessionBuilder>| refused(error.into());
+    let builder = builder.with_intra_threads(1).map_err(kept)?;
+    let builder = builder.with_inter_threads(1).map_err(kept)?;
+    let builder = builder.with_intra_op_spinning(false).map_err(kept)?;
+    let builder = builder.with_optimization_level(GraphOptimizationLevel::Level3).map_err(kept)?;
+    let builder = builder.with_config_entry("session.record_ep_graph_assignment_info", "1").map_err(kept)?;
+    let mut builder = match cann {
+        true => builder.with_execution_providers([CANN::default().build().error_on_failure()]).map_err(kept)?,
+        false => builder,
+    };
+    builder.commit_from_memory(bytes).map_err(refused)
 }
 
 /// Each provider that got nodes of the session's graph, and how many.

@@ -7,7 +7,6 @@
     clippy::disallowed_methods,
     clippy::unwrap_used,
     clippy::wildcard_enum_match_arm,
-    clippy::large_enum_variant,
     reason = "a test: what cannot be is a failure, and a mutant names only what it changes"
 )]
 

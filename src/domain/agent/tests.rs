@@ -1,4 +1,5 @@
 //! The loop, step by step: what goes in and which action comes out.
+#![expect(clippy::wildcard_enum_match_arm, reason = "a test: what is not expected is a failure")]
 
 use std::sync::Arc;
 

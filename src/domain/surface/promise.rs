@@ -168,7 +168,7 @@ mod tests {
         let resend = |retention| OutcomeBy::ResendOriginal { retention };
         check(Contract { outcome: resend(minute), ..weakest() }, Some("outcome"));
         check(Contract { outcome: resend(minute), op_id: key.clone(), ..weakest() }, None);
-        check(Contract { outcome: resend(Duration::ZERO), op_id: key.clone(), ..weakest() }, Some("outcome"));
+        check(Contract { outcome: resend(Duration::ZERO), op_id: key, ..weakest() }, Some("outcome"));
         check(Contract { outcome: OutcomeBy::Ack, ..weakest() }, Some("outcome"));
         check(Contract { outcome: OutcomeBy::Ack, op_id: OpId::Native, ..weakest() }, None);
         check(Contract { effect: reversible("undo", None, None), ..weakest() }, Some("effect"));

@@ -454,13 +454,16 @@ mod tests {
         let mut library = Library::in_memory().expect("in memory");
         library.put("by hand", &[passage("h", "手工", "阀门内漏时检查阀座。")]).expect("put");
         let asked = |library: &Library| library.answer("风机喘振怎么办", 1).expect("searched").len();
-        assert_eq!(library.sync(&[one.clone()]).expect("synced"), [format!("{}: 1 passages", one.display())]);
+        assert_eq!(
+            library.sync(std::slice::from_ref(&one)).expect("synced"),
+            [format!("{}: 1 passages", one.display())]
+        );
         assert_eq!(asked(&library), 1);
-        assert_eq!(library.sync(&[one.clone()]).expect("nothing new"), Vec::<String>::new());
+        assert_eq!(library.sync(std::slice::from_ref(&one)).expect("nothing new"), Vec::<String>::new());
         std::fs::remove_file(one.join("a.md")).expect("removed");
-        library.sync(&[one.clone()]).expect("synced");
+        library.sync(std::slice::from_ref(&one)).expect("synced");
         assert_eq!(asked(&library), 0);
-        let said = library.sync(&[other.clone()]).expect("synced");
+        let said = library.sync(std::slice::from_ref(&other)).expect("synced");
         assert!(said.iter().any(|line| line.starts_with(&other.display().to_string())), "{said:?}");
         // What a person added stays.
         assert_eq!(library.answer("阀门内漏怎么判断", 1).expect("searched").len(), 1);
