@@ -216,7 +216,8 @@ mod tests {
             text: text.to_owned(),
             aliases: Vec::new(),
             patterns: vec![Template::parse(pattern).expect("compiles")],
-            slots: vec![Slot { name: "device".to_owned(), kind: SlotKind::DeviceNo, required: false }],
+            fallback: Vec::new(),
+            slots: vec![Slot::of("device", SlotKind::DeviceNo, false)],
             category: "plant".to_owned(),
             risk,
             protective: false,
@@ -244,7 +245,7 @@ mod tests {
             ..Lexicon::default()
         };
         let confusions = Confusions { other: 60, ..Confusions::default() };
-        Understanding::compile(Commands { zones: Vec::new(), list }, &lexicon, &confusions)
+        Understanding::compile(Commands { zones: Vec::new(), first_wins: false, list }, &lexicon, &confusions)
     }
 
     /// What becomes of `text` when the classifier names `label` with this confidence, and then `next`.
