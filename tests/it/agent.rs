@@ -504,7 +504,7 @@ fn a_conversation_goes_on_after_the_daemon_was_killed() {
     let messages = &server.requests()[1].body["messages"];
     assert_eq!(messages.as_array().unwrap().len(), 3, "{messages}");
     let last = messages[2]["content"].to_string();
-    assert!(last.contains("outcome unknown") && last.contains("and now?"), "{last}");
+    assert!(last.contains("[outcome_unknown]") && last.contains("and now?"), "{last}");
     assert!(last.contains("\"tool_use_id\":\"c1\"") && last.contains("\"tool_use_id\":\"c2\""), "{last}");
     let error = Run::of(&daemon, json!({ "text": "x", "resume": "01KB9H0M800000000000000007" }));
     let mut lines = error.lines;
