@@ -20,9 +20,10 @@ const BLOCKS_MAX: usize = 16_384;
 
 #[derive(Debug, Default)]
 pub(super) struct Anthropic {
-    /// By answer and index, then by order of their beginning.
-    parts: BTreeMap<(u32, i64, usize), Part>,
-    open: BTreeMap<i64, (u32, i64, usize)>,
+    /// As they began, each with its answer and index.
+    parts: Vec<((u32, i64), Part)>,
+    /// By index, the newest part of this answer.
+    open: BTreeMap<i64, usize>,
     answer: u32,
     reason: Option<Reason>,
     stopped: bool,
@@ -114,9 +115,10 @@ impl Anthropic {
         }
     }
 
-    pub(super) fn close(self, notes: &mut Notes) -> Result<Closed, Fault> {
+    pub(super) fn close(mut self, notes: &mut Notes) -> Result<Closed, Fault> {
         let mut drafts = Vec::new();
-        for part in self.parts.into_values() {
+        self.parts.sort_by_key(|(place, _)| *place);
+        for (_, part) in self.parts {
             let whole = part.stopped;
             match part.body {
                 Body::Text { text, citations } => {
@@ -177,7 +179,7 @@ impl Anthropic {
         }
         for block in message.get("content").map(Json::items).unwrap_or_default() {
             if let Some(at) = self.start(None, block, notes, live)? {
-                self.parts.entry(at).and_modify(|part| part.stopped = true);
+                self.parts[at].1.stopped = true;
             }
         }
         self.stop_reason(message, notes);
@@ -211,7 +213,7 @@ impl Anthropic {
         block: &Json<'_>,
         notes: &mut Notes,
         live: &mut dyn FnMut(Live<'_>),
-    ) -> Result<Option<(u32, i64, usize)>, Fault> {
+    ) -> Result<Option<usize>, Fault> {
         let text = |key| block.text_of(key).unwrap_or_default().to_owned();
         self.size.add(block.weight())?;
         let body = match block.text_of("type").unwrap_or_default() {
@@ -258,18 +260,17 @@ impl Anthropic {
         self.push(index, body).map(Some)
     }
 
-    fn push(&mut self, index: Option<i64>, body: Body) -> Result<(u32, i64, usize), Fault> {
-        let seq = self.parts.len();
-        if seq >= BLOCKS_MAX {
+    fn push(&mut self, index: Option<i64>, body: Body) -> Result<usize, Fault> {
+        let at = self.parts.len();
+        if at >= BLOCKS_MAX {
             return Err(Fault::TooLarge("more than 16,384 blocks in one message"));
         }
         // Without an index, blocks follow one another.
-        let index = index.unwrap_or_else(|| {
-            let last = self.parts.range((self.answer, i64::MIN, 0)..).next_back();
-            last.map_or(0, |((_, index, _), _)| index.saturating_add(1))
+        let index = index.unwrap_or_else(|| match self.parts.last() {
+            Some(((answer, index), _)) if *answer == self.answer => index.saturating_add(1),
+            Some(_) | None => 0,
         });
-        let at = (self.answer, index, seq);
-        self.parts.insert(at, Part { body, stopped: false });
+        self.parts.push(((self.answer, index), Part { body, stopped: false }));
         self.open.insert(index, at);
         Ok(at)
     }
@@ -279,14 +280,14 @@ impl Anthropic {
         let at = match frame.get("index").and_then(Json::as_i64) {
             Some(index) => *self.open.get(&index)?,
             None => {
-                let mut open = self.open.values().filter(|at| self.parts.get(at).is_some_and(|part| !part.stopped));
+                let mut open = self.open.values().filter(|at| !self.parts[**at].1.stopped);
                 match (open.next(), open.next()) {
                     (Some(at), None) => *at,
                     (Some(_), Some(_)) | (None, _) => return None,
                 }
             }
         };
-        self.parts.get_mut(&at)
+        self.parts.get_mut(at).map(|(_, part)| part)
     }
 
     fn stop(&mut self, frame: &Json<'_>) -> Result<(), Fault> {

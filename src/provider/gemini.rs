@@ -4,7 +4,7 @@
 //! one of ours, which never goes back to the provider.
 
 use interlock_domain::block::{Block, Image, ImageSource, Kept, Provider};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::Closed;
 use super::call::{CALLS_MAX, Draft, OpenCall, Reason, Size};
@@ -24,8 +24,7 @@ pub(super) struct Gemini {
     open: Option<usize>,
     candidate: Option<i64>,
     reason: Option<Reason>,
-    /// As text: it comes with each chunk, and only the last one counts.
-    usage: Vec<u8>,
+    usage: Map<String, Value>,
     size: Size,
     calls: usize,
 }
@@ -54,13 +53,6 @@ impl Gemini {
         }
         // One of its front ends wraps each chunk.
         let frame = frame.get("response").filter(|inner| inner.is_object()).unwrap_or(frame);
-        if let Some(usage) = frame.get("usageMetadata") {
-            self.usage.clear();
-            // Into memory, and a value that was read: it cannot go wrong, and if it did there would be no usage.
-            if serde_json::to_writer(&mut self.usage, usage).is_err() {
-                self.usage.clear();
-            }
-        }
         let blocked = frame.get("promptFeedback").and_then(|feedback| feedback.text_of("blockReason"));
         if let Some(why) = blocked.filter(|why| *why != "BLOCK_REASON_UNSPECIFIED") {
             let message = frame.get("promptFeedback").and_then(|feedback| feedback.text_of("blockReasonMessage"));
@@ -75,9 +67,21 @@ impl Gemini {
             {
                 notes.add(Code::UnknownFrame, "");
             }
+            self.take_usage(frame);
             return Ok(());
         };
-        candidates.items().iter().try_for_each(|candidate| self.candidate(candidate, notes, live))
+        candidates.items().iter().try_for_each(|candidate| self.candidate(candidate, notes, live))?;
+        // It comes with each chunk and grows; only that of the end counts.
+        if self.reason.is_some() || self.usage.is_empty() {
+            self.take_usage(frame);
+        }
+        Ok(())
+    }
+
+    fn take_usage(&mut self, frame: &Json<'_>) {
+        if let Some(usage) = frame.get("usageMetadata") {
+            self.usage = usage.to_map();
+        }
     }
 
     pub(super) fn close(self, notes: &mut Notes) -> Result<Closed, Fault> {
@@ -109,8 +113,7 @@ impl Gemini {
         if drafts.is_empty() && self.reason.is_some() {
             notes.add(Code::UnknownPart, "an answer without a part");
         }
-        let usage = serde_json::from_slice(&self.usage).unwrap_or_default();
-        Ok(Closed { drafts, reason: self.reason, usage })
+        Ok(Closed { drafts, reason: self.reason, usage: self.usage })
     }
 
     fn candidate(

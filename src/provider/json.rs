@@ -9,7 +9,6 @@ use std::cell::Cell;
 use std::fmt;
 
 use serde::de::{Deserialize, DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
-use serde::ser::{Serialize, Serializer};
 use serde_json::{Map, Number, Value};
 
 /// The most values in one frame. A whole answer with thousands of parts stays far below.
@@ -115,19 +114,6 @@ impl<'a> Json<'a> {
                 members.iter().map(|(name, value)| (name.clone().into_owned(), value.to_value())).collect()
             }
             Json::Null | Json::Bool(_) | Json::Number(_) | Json::Text(_) | Json::Array(_) => Map::new(),
-        }
-    }
-}
-
-impl Serialize for Json<'_> {
-    fn serialize<S: Serializer>(&self, writer: S) -> Result<S::Ok, S::Error> {
-        match self {
-            Json::Null => writer.serialize_unit(),
-            Json::Bool(bool) => writer.serialize_bool(*bool),
-            Json::Number(number) => number.serialize(writer),
-            Json::Text(text) => writer.serialize_str(text),
-            Json::Array(items) => writer.collect_seq(items),
-            Json::Object(members) => writer.collect_map(members.iter().map(|(name, value)| (name, value))),
         }
     }
 }

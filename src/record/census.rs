@@ -332,10 +332,8 @@ mod tests {
         let first = "\"A1\" 2 1 1 1".to_owned();
         let rest = [full("A2"), full("A3"), full("A4"), full("A5"), full("A6"), open("A7"), full("A8")];
         assert_eq!(against, std::iter::once(first).chain(rest).collect::<Vec<_>>());
-        assert_eq!(
-            census["signatures"][0],
-            json!({ "hints": "+readOnly -destructive +idempotent +openWorld", "tools": 2 })
-        );
+        let most = json!({ "hints": "+readOnly -destructive +idempotent +openWorld", "tools": 2 });
+        assert!(census["signatures"].as_array().unwrap().contains(&most), "{}", census["signatures"]);
     }
 
     #[test]

@@ -449,6 +449,38 @@ fn a_long_result_lies_on_the_disk_and_is_read_back_by_the_model() {
 }
 
 #[test]
+fn a_full_window_is_folded_into_a_summary_of_the_model_or_a_plain_one() {
+    for (written, mark) in [(true, "SUMMARY-BY-MODEL"), (false, "call shell")] {
+        let mut asked = 0;
+        let server = Server::answering(move |body| {
+            if body.to_string().contains("<record>") {
+                let refused =
+                    Answer::error("400 Bad Request", "", "{\"error\":{\"type\":\"invalid\",\"message\":\"no\"}}");
+                return if written { text(Wire::Chat, "SUMMARY-BY-MODEL: so far so good") } else { refused };
+            }
+            asked += 1;
+            // Long inputs: what no lower level may touch.
+            let command = format!("true # {asked} {}", "x".repeat(4000));
+            match asked {
+                1..=8 => calls(Wire::Chat, &[("", "shell", json!({ "command": command }))]),
+                _ => text(Wire::Chat, "done"),
+            }
+        });
+        let daemon = daemon(&server, Wire::Chat, "window = 12000\noutput = 1000", "allow = [\"Bash(true:*)\"]");
+        let (end, all) = ask(&daemon, "the first request");
+        assert_eq!(end["outcome"], "done", "{all:?}");
+        let folded: Vec<&Value> = all.iter().filter(|told| told["event"] == "compacted").collect();
+        assert!(
+            !folded.is_empty() && folded.iter().all(|told| told["levels"].to_string().contains("fold")),
+            "{folded:?}"
+        );
+        let last = server.requests().pop().unwrap().body.to_string();
+        assert!(last.contains(mark) && last.contains("the first request"), "{last}");
+        assert!(!rows(&daemon, &end["run"], "agent_compacted").is_empty());
+    }
+}
+
+#[test]
 fn a_conversation_goes_on_after_the_daemon_was_killed() {
     let sleep = json!({ "command": "sleep 600" });
     let server = Server::start(vec![

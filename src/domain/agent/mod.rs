@@ -290,6 +290,8 @@ impl Loop {
                 self.history = history;
                 Some(self.end(Ended::Stuck(stuck)))
             }
+            // What was to be sent could not be kept.
+            (Phase::Preparing, Input::NotWritten) => Some(self.end(Ended::NotWritten)),
             (Phase::Asking, Input::Answer(blocks, said)) => Some(self.answer(blocks, said)),
             (Phase::Asking, Input::Trouble(trouble)) => Some(self.trouble(trouble)),
             (Phase::Waiting, Input::Waited) => Some(self.ask()),

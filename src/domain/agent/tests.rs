@@ -157,6 +157,7 @@ fn what_is_not_whole_is_never_written_and_asked_for_again_within_bounds() {
         "go",
     );
     check(&["stuck"], &["end no_progress"], "go");
+    check(&["not written"], &["end history_not_written"], "go");
     check(&["ready", "two calls", "not written"], &["ask 1", "write 2", "end history_not_written"], "go");
 }
 

@@ -154,12 +154,29 @@ fn acceptable(reading: &Reading, risk: Risk, utterance: &Utterance, limits: &Thr
         Risk::Dangerous => {
             reading.cost <= limits.dangerous
                 && !reading.path.iter().any(far_heard)
+                && is_ordered(reading, utterance)
                 && (reading.verb || reading.exact)
                 && reading.whole
                 && !reading.half
                 && (reading.verb_exact || utterance.chars.len() >= HALF_LEN_MIN)
         }
     }
+}
+
+/// A dangerous command is given in so many words: not by a verb of one character at the edge of a cut sentence (断路器合),
+/// not by what is to be or has been done (断路器要分闸, 合上断路器了).
+fn is_ordered(reading: &Reading, utterance: &Utterance) -> bool {
+    let verbs = || reading.path.iter().filter(|step| matches!(step.role, Role::Verb | Role::Both));
+    let chars = &utterance.chars;
+    let asks = chars.iter().any(|ch| "把将请帮给".contains(*ch));
+    let wanted = chars
+        .iter()
+        .enumerate()
+        .any(|(at, ch)| *ch == '要' && !chars[..at].ends_with(&['我']) && !chars[..at].ends_with(&['我', '们']));
+    // 点炉子 says it; 断路器合 was cut short.
+    let first = |verb: &Step| reading.path.iter().all(|step| step.role != Role::Need || verb.end <= step.start);
+    let whole_verb = verbs().next().is_none() || verbs().any(|step| step.end - step.start >= 2 || first(step));
+    whole_verb && !wanted && (asks || chars.last() != Some(&'了'))
 }
 
 /// A word of a dangerous command may sound the same, with one regional confusion in it; 防火门 is not 防护门.

@@ -169,6 +169,8 @@ fn word(chars: &[char], at: usize, listed: Option<&Rule>) -> Option<(usize, Haza
         {
             Some((1, Condition, false))
         }
+        // 合上断路器再: what follows was lost.
+        '再' if at > 0 && to_end(1) => Some((1, HazardKind::Several, false)),
         // 先停再启: an order of two acts.
         '再' if chars[..at].contains(&'先') => Some((1, HazardKind::Several, false)),
         // 满了再启动; but 再启动一次 only says again.

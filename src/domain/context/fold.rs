@@ -42,12 +42,12 @@ pub(super) fn cut(history: &[Message], tail: usize) -> Option<Cut> {
     // Something must lie before the cut besides the first message, else nothing is gained.
     let useful = places.iter().copied().filter(|at| *at > 1);
     let fits = |at: &usize| estimate::history(&history[*at..]) <= tail;
-    useful.clone().find(fits).or_else(|| useful.last()).map(|tail| Cut { tail })
+    useful.clone().find(fits).or_else(|| useful.clone().next_back()).map(|tail| Cut { tail })
 }
 
 /// The cut that keeps the last round only: what the model has not seen the results of yet.
 pub(super) fn last_round(history: &[Message]) -> Option<Cut> {
-    boundaries(history).filter(|at| *at > 1).next_back().map(|tail| Cut { tail })
+    boundaries(history).rfind(|at| *at > 1).map(|tail| Cut { tail })
 }
 
 /// The history after the cut: the first request, the summary, the newest request if it was cut off, then the tail.

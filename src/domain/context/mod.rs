@@ -200,6 +200,11 @@ impl Keeper {
         Keeper { budget, fixed, scale: Scale::default(), stalled: 0, at: At::Idle }
     }
 
+    /// From now on so many tokens (as estimated) are always taken: other tools are offered.
+    pub fn takes(&mut self, fixed: usize) {
+        self.fixed = fixed;
+    }
+
     /// The provider counted `tokens` for a request with this history.
     pub fn counted(&mut self, history: &[Message], tokens: u64) {
         self.scale = self.scale.seen(self.fixed + estimate::history(history), tokens);
@@ -259,7 +264,7 @@ impl Keeper {
         }
         match level {
             Level::Fold if self.need(&work) > 0 => self.compact(work),
-            _ => self.finish(work),
+            Level::Images | Level::Snip | Level::Spill | Level::Fold | Level::Compact | Level::Cap => self.finish(work),
         }
     }
 

@@ -524,3 +524,56 @@ impl Rules {
         Some(Rules { rules })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::id::ToolName;
+    use crate::sample;
+    use crate::surface::device::DeviceTable;
+    use crate::surface::tool::{Declared, Definition};
+
+    #[test]
+    fn a_deny_of_a_whole_tool_hides_it_and_a_narrower_one_does_not() {
+        let tool = |name: &str, kind: Kind| {
+            let name = ToolName::new(name).unwrap();
+            Tool::new(Definition { name, kind, ..sample::tool().definition().clone() }).unwrap()
+        };
+        let of_mail = |server: &str| {
+            let Kind::Declared(declared) = sample::tool().kind().clone() else { panic!("declared") };
+            let mcp = Some((server.to_owned(), "send".to_owned()));
+            tool(&format!("mcp__{server}__send"), Kind::Declared(Declared { mcp, ..declared }))
+        };
+        let tools = [
+            tool("shell", Kind::Shell),
+            tool("read_file", Kind::ReadFile),
+            tool("write_file", Kind::WriteFile),
+            tool("http", Kind::Http),
+            tool("device", Kind::Device(std::sync::Arc::new(DeviceTable::default()))),
+            tool("task", sample::tool().kind().clone()),
+            of_mail("mail"),
+            of_mail("mailer"),
+        ];
+        let check = |verb: Verb, text: &str, hidden: &[&str]| {
+            let rule = Rule::parse(verb, text, Authority::Config, None).unwrap();
+            let found: Vec<&str> =
+                tools.iter().filter(|tool| rule.hides(tool)).map(|tool| tool.name().as_str()).collect();
+            assert_eq!(found, hidden, "{text}");
+        };
+        let deny = Verb::Deny;
+        check(deny, "Bash", &["shell"]);
+        check(deny, "Bash(*)", &["shell"]);
+        check(deny, "Bash(rm:*)", &[]);
+        check(deny, "Read", &["read_file"]);
+        check(deny, "Edit", &["write_file"]);
+        check(deny, "WebFetch", &["http"]);
+        check(deny, "Device", &["device"]);
+        check(deny, "Device(pump-1:*)", &[]);
+        check(deny, "task", &["task"]);
+        check(deny, "task(cancel)", &[]);
+        check(deny, "mcp__mail", &["mcp__mail__send"]);
+        check(deny, "mcp__mailer__send", &["mcp__mailer__send"]);
+        check(Verb::Ask, "Bash", &[]);
+        check(Verb::Allow, "mcp__mail", &[]);
+    }
+}

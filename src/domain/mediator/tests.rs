@@ -388,7 +388,6 @@ fn only_a_composite_that_runs_makes_wishes_and_only_in_its_own_run_and_those_bel
         parent: Some(sample::run()),
         narrowing: Narrowing::default(),
         surface: sample::surface(),
-        narrowing: Narrowing::default(),
         policy: sample::policy(Via::Agent),
     };
     bench.step(Input::Open(Box::new(below)));

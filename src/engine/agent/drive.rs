@@ -102,6 +102,7 @@ impl Runner {
                     Action::Prepare { history, forced } => {
                         // A tool that was registered meanwhile is offered from the next turn on.
                         offered = self.offered();
+                        keeper.takes(fixed(&system, &offered));
                         self.prepare(&mut keeper, history, forced).await
                     }
                     Action::Ask { attempt } => {
@@ -147,8 +148,13 @@ impl Runner {
         // The last results, or the stubs of calls that were not begun: the conversation can go on from here.
         let rest = lines(&history, self.written);
         self.write(rest).await;
+        // The words of an earlier answer are not the answer to what was asked now.
+        let answered = match &ended {
+            Ended::Done | Ended::Cut | Ended::Refused | Ended::Turns { .. } => true,
+            Ended::Cancelled | Ended::Trouble(_) | Ended::Stuck(_) | Ended::NotWritten => false,
+        };
         let last = history.iter().rev().find(|message| message.role == Role::Assistant);
-        let text = text_of(last);
+        let text = text_of(last.filter(|_| answered));
         let row = Row { to: Some(ended.code().into()), ..Row::new(crate::engine::stamp::now(), "agent_ended") };
         self.log(row, json!({ "turns": turns, "message": told::message(&ended), "text": cut(&text) }));
         self.parts.mediator.close_run(self.run).await;

@@ -225,17 +225,51 @@ pub(super) fn takes_back(text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use interlock_domain::command::definition::{Commands, Definition};
+    use interlock_domain::command::lexicon::{Class, Lexicon};
+    use interlock_domain::command::sound::Confusions;
+    use interlock_domain::command::template::Template;
+    use interlock_domain::risk::Risk;
+
     use super::*;
 
+    fn command(id: &str, pattern: &str, slots: &[(&str, SlotKind, bool)]) -> Definition {
+        Definition {
+            id: id.to_owned(),
+            text: pattern.chars().filter(|ch| ('\u{4e00}'..='\u{9fff}').contains(ch)).collect(),
+            aliases: Vec::new(),
+            patterns: vec![Template::parse(pattern).expect("compiles")],
+            fallback: Vec::new(),
+            slots: slots.iter().map(|(name, kind, required)| Slot::of(name, *kind, *required)).collect(),
+            category: "plant".to_owned(),
+            risk: Risk::Operate,
+            protective: false,
+            bind: Vec::new(),
+        }
+    }
+
     fn understanding() -> Understanding {
-        use crate::config::{commands, lexicon};
-        use std::path::Path;
-        let set = commands::read(Path::new(commands::EMBEDDED_NAME), commands::EMBEDDED).expect("the set");
-        let words = lexicon::read(Path::new(lexicon::EMBEDDED_NAME), lexicon::EMBEDDED).expect("the lexicon");
-        let costs =
-            lexicon::read_confusions(Path::new(lexicon::EMBEDDED_CONFUSIONS_NAME), lexicon::EMBEDDED_CONFUSIONS)
-                .expect("the costs");
-        Understanding::compile(set, &words, &costs)
+        let device = ("device", SlotKind::DeviceNo, false);
+        let list = vec![
+            command("pump_start", "启动[{device}]水泵", &[device]),
+            command("fan_start", "启动[{device}]风机", &[device]),
+            command("fan_stop", "停止[{device}]风机", &[device]),
+            command("spindle_speed", "设置主轴转速[{value}]", &[("value", SlotKind::Number, true)]),
+            command("valve_set", "设置[{device}]阀门开度[{percent}]", &[device, ("percent", SlotKind::Percent, true)]),
+        ];
+        let class = |name: &str, words: &str| Class {
+            name: name.to_owned(),
+            words: words.split(' ').map(str::to_owned).collect(),
+            measures: Vec::new(),
+        };
+        let lexicon = Lexicon {
+            actions: vec![class("START", "启动"), class("STOP", "停止"), class("SET", "设置")],
+            nouns: vec![class("PUMP", "水泵"), class("FAN", "风机"), class("SPINDLE", "主轴"), class("VALVE", "阀门")],
+            attributes: vec![class("SPEED", "转速"), class("OPENING", "开度")],
+            ..Lexicon::default()
+        };
+        let commands = Commands { zones: vec!["泵房".to_owned()], list, ..Commands::default() };
+        Understanding::compile(commands, &lexicon, &Confusions { other: 60, ..Confusions::default() })
     }
 
     fn alone(understanding: &Understanding, text: &str) -> Resolution {
