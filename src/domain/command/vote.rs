@@ -9,7 +9,9 @@
 use super::cascade::CANDIDATES_MAX;
 use super::decide;
 use super::definition::{Definition, SlotKind};
+use super::frame::FAR;
 use super::hazard::{self, Hazard};
+use super::lattice;
 use super::lexicon;
 use super::number::Measure;
 use super::resolution::{Candidate, Likeness, Outcome, Refused, Resolution, SlotValue, Slots, Stage};
@@ -28,6 +30,8 @@ const UNEXPLAINED_MAX: usize = 2;
 const ALIGNED_MARGIN: u32 = 15;
 /// What a character costs that was said and is not there.
 const LOST: u32 = 75;
+/// A character that costs more than this was heard as another altogether; one of them may be in a phrase.
+const OTHER: u32 = 65;
 /// Characters that join another thing to what was said.
 const JOINING: &str = "和跟与及再又并同";
 
@@ -122,11 +126,11 @@ fn by_form(
     labels: &[Candidate],
     hazards: &[Hazard],
 ) -> Option<Slots> {
-    if !hazards.is_empty() {
-        return None;
-    }
     let (first, others) = labels.split_first()?;
     let definition = understanding.definition(&first.command)?;
+    if !hazards.is_empty() || names_another(understanding, utterance, &first.command) {
+        return None;
+    }
     let (cost, slots) = aligned(understanding, utterance, definition)?;
     let limit = understanding.thresholds.lift_form;
     let rival = others
@@ -134,6 +138,28 @@ fn by_form(
         .filter_map(|label| aligned(understanding, utterance, understanding.definition(&label.command)?))
         .any(|(other, _)| other < cost + ALIGNED_MARGIN);
     (cost <= limit && !rival).then_some(slots)
+}
+
+/// Whether a word is written out that no phrase of the command has: 冷干机 is a thing of its own, however near 冷水机.
+fn names_another(understanding: &Understanding, utterance: &Utterance, command: &str) -> bool {
+    let frames: Vec<_> = understanding
+        .frames
+        .frames
+        .iter()
+        .filter(|frame| understanding.commands.list[usize::from(frame.command)].id == command)
+        .collect();
+    let mut found = Vec::new();
+    lattice::find(&understanding.words, utterance, &understanding.sounds, &mut found);
+    found.iter().any(|one| {
+        let (start, end) = one.span();
+        let word = understanding.words.word(one.word);
+        let concepts = understanding.words.concepts(word);
+        let is_own = frames.iter().any(|frame| {
+            frame.needs().iter().any(|need| concepts.contains(need))
+                || (word.actions != 0 && understanding.frames.verb(word.actions, frame.actions) != FAR)
+        });
+        one.exact && end - start >= 2 && !word.filler && !word.query && !word.reason && !is_own
+    })
 }
 
 /// How far the utterance is from the nearest phrase of a command, in hundredths of a character, with its device number
@@ -195,7 +221,8 @@ fn distance(
             let same = pairs.iter().filter(|(at, said)| utterance.chars[*at] == *said).count();
             let sum: u32 = pairs.iter().map(|(at, said)| price(*at, *said)).sum();
             let all = sum + if lost.is_some() { LOST } else { 0 };
-            (same * 2 >= phrase.len()).then_some(all / length)
+            let other = pairs.iter().filter(|(at, said)| price(*at, *said) > OTHER).count();
+            (same * 2 >= phrase.len() && other <= 1).then_some(all / length)
         })
         .min()
 }
@@ -231,6 +258,7 @@ mod tests {
             command("pump_stop", "停止水泵", "停止[{device}]水泵", Risk::Operate),
             command("task_cancel", "取消任务", "取消任务", Risk::Operate),
             command("breaker_close", "合上断路器", "合上[{device}]断路器", Risk::Dangerous),
+            command("unit_stop", "停止冷水机组", "停止[{device}]冷水机组", Risk::Operate),
             command("chiller_stop", "停止冷机", "停止[{device}]冷机", Risk::Operate),
         ];
         let class = |name: &str, words: &str| Class {
@@ -241,11 +269,12 @@ mod tests {
         let lexicon = Lexicon {
             actions: vec![class("START", "启动"), class("STOP", "停止"), class("CLOSE", "合上")],
             nouns: vec![class("PUMP", "水泵 泵"), class("BREAKER", "断路器")],
+            others: vec!["冷干机".to_owned()],
             filler: ["把", "给", "的", "一下", "那个"].map(str::to_owned).to_vec(),
             ..Lexicon::default()
         };
         let confusions = Confusions { other: 60, ..Confusions::default() };
-        Understanding::compile(Commands { zones: Vec::new(), first_wins: false, list }, &lexicon, &confusions)
+        Understanding::compile(Commands { list, ..Commands::default() }, &lexicon, &confusions)
     }
 
     /// What becomes of `text` when the classifier names `label` with this confidence, and then `next`.
@@ -284,6 +313,10 @@ mod tests {
     fn a_phrase_with_a_word_heard_as_another_is_lifted_and_a_longer_thing_is_not() {
         check("去消任模", "task_cancel", 0.98, "none", "task_cancel");
         check("停止冷干机", "chiller_stop", 0.98, "none", "nothing chiller_stop");
+        // A thing of its own, and two characters that are others altogether.
+        check("停止冷干机组", "unit_stop", 0.98, "none", "nothing unit_stop");
+        check("停止冷水箱库", "unit_stop", 0.98, "none", "nothing unit_stop");
+        check("停止冷水箱组", "unit_stop", 0.98, "none", "unit_stop");
         // Half of it says nothing any more.
         check("去肖任模", "task_cancel", 0.98, "none", "nothing task_cancel");
     }
