@@ -271,7 +271,7 @@ fn faults_at_every_point() {
         return;
     }
     let count = asked_count(10_000);
-    for kind in 0..KINDS.len() {
+    for (kind, named) in KINDS.iter().enumerate() {
         for profile in std::iter::once(None).chain(Profile::ALL.map(Some)) {
             let (mut found, mut ends): (BTreeMap<Kind, u64>, BTreeMap<&str, u64>) = Default::default();
             for seed in 0..count {
@@ -297,10 +297,10 @@ fn faults_at_every_point() {
             let name = profile.map_or("none", Profile::word);
             let anomalies: Vec<String> = found.iter().map(|(kind, count)| format!("{} {count}", kind.word())).collect();
             let ends: Vec<String> = ends.iter().map(|(end, count)| format!("{end} {count}")).collect();
-            say(&format!("{:<14} {name:<20} {:<44} {}", KINDS[kind], ends.join(", "), anomalies.join(", ")));
+            say(&format!("{:<14} {name:<20} {:<44} {}", named, ends.join(", "), anomalies.join(", ")));
             if let Some(profile) = profile {
                 let bad: Vec<&Kind> = excluded(profile).iter().filter(|kind| found.contains_key(kind)).collect();
-                assert!(bad.is_empty(), "{} under {name}: {bad:?}", KINDS[kind]);
+                assert!(bad.is_empty(), "{} under {name}: {bad:?}", named);
             }
         }
     }

@@ -3,6 +3,7 @@
 //! `INTERLOCK_EXPERIMENT=understanding cargo test --release --test experiments -- --nocapture learning`. The corpus
 //! has one author; these are regression figures, not field accuracy (`tests/data/corpus/README.md`).
 #![expect(clippy::print_stdout, reason = "the tables are the point")]
+#![expect(clippy::wildcard_enum_match_arm, reason = "a value that is no text is shown as JSON")]
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

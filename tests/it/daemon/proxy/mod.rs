@@ -117,7 +117,7 @@ impl Client {
         let mut params = json!({});
         loop {
             let mut page = self.request("tools/list", params.clone())["result"].clone();
-            tools.extend(page["tools"].as_array_mut().unwrap().drain(..));
+            tools.append(page["tools"].as_array_mut().unwrap());
             match page.get("nextCursor") {
                 Some(next) => params = json!({"cursor": next}),
                 None => return tools,
