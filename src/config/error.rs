@@ -168,7 +168,7 @@ mod tests {
         check("version = 2\n", "2", "a.toml:1:11: version: is wrong");
         check("version = 1\n[[device]]\nname = \"x\"\n", "\"x\"", "a.toml:3:8: device.name: is wrong");
         check("# 注释\n[a]\nb = [\n 1,\n \"日\", 9 ]\n", "9", "a.toml:5:7: a.b: is wrong");
-        check("[a]\nb = [\n { c = \"x]\", d = 9 },\n]\n", "9", "a.toml:3:19: a.b: is wrong");
+        check("[a]\nb = [\n { c = \"x]\", d = 9 },\n]\n", "9", "a.toml:3:18: a.b: is wrong");
         check("[a]\nb = [ 1 ] # [\nc = 9\n", "9", "a.toml:3:5: a.c: is wrong");
         check("[mcp]\n", "mcp", "a.toml:1:2: mcp: is wrong");
     }
