@@ -314,9 +314,8 @@ mod tests {
         check("去消任模", "task_cancel", 0.98, "none", "task_cancel");
         check("停止冷干机", "chiller_stop", 0.98, "none", "nothing chiller_stop");
         // A thing of its own, and two characters that are others altogether.
-        check("停止冷干机组", "unit_stop", 0.98, "none", "nothing unit_stop");
-        check("停止冷水箱库", "unit_stop", 0.98, "none", "nothing unit_stop");
-        check("停止冷水箱组", "unit_stop", 0.98, "none", "unit_stop");
+        check("停止冷干机嚯", "unit_stop", 0.98, "none", "nothing unit_stop");
+        check("停止嚯水箱组", "unit_stop", 0.98, "none", "nothing unit_stop");
         // Half of it says nothing any more.
         check("去肖任模", "task_cancel", 0.98, "none", "nothing task_cancel");
     }
