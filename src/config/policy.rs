@@ -148,7 +148,7 @@ pub fn file(path: &Path, ground: Option<&PathBuf>) -> Result<Vec<Rule>, ConfigEr
 /// The rules of a file that is a policy file, or a whole configuration.
 ///
 /// # Errors
-/// As [`file`], or as [`super::load`].
+/// As [`file()`], or as [`super::load`].
 pub fn of_either(path: &Path) -> Result<Vec<Rule>, ConfigError> {
     let text = super::read(path)?;
     let table: toml::Table = toml::from_str(&text).map_err(|error| ConfigError::from_toml(path, &text, &error))?;

@@ -70,8 +70,13 @@ impl Run {
     }
 }
 
+/// A whole run. Its rows are on the disk: those of reads are written within 50 ms, and no answer waits for them.
 fn ask(daemon: &Daemon, text: &str) -> (Value, Vec<Value>) {
-    Run::of(daemon, json!({ "text": text })).end()
+    let (end, all) = Run::of(daemon, json!({ "text": text })).end();
+    if end["run"].is_string() {
+        daemon.eventually("the last row of the run", || rows(daemon, &end["run"], "agent_ended").pop());
+    }
+    (end, all)
 }
 
 fn results(all: &[Value]) -> Vec<(String, String)> {
@@ -386,7 +391,7 @@ fn a_narrower_mode_is_kept_and_a_wider_one_is_not_given() {
         let server = Server::start(vec![calls(Wire::Chat, &[("c1", "write_file", write)]), text(Wire::Chat, "ok")]);
         let daemon = daemon(&server, Wire::Chat, "", &format!("mode = \"{configured}\"\nallow = [\"Edit\"]"));
         let (end, all) = Run::of(&daemon, json!({ "text": "go", "mode": wanted })).end();
-        let opened = &rows(&daemon, &end["run"], "run_opened")[0];
+        let opened = daemon.eventually("the row", || rows(&daemon, &end["run"], "run_opened").pop());
         assert_eq!(opened["to"], mode, "{configured} {wanted}");
         let expected = if mode == "plan" { ("not_started", "denied") } else { ("done", "-") };
         assert_eq!(results(&all), [(expected.0.to_owned(), expected.1.to_owned())], "{configured} {wanted}");
@@ -415,8 +420,9 @@ fn a_long_result_lies_on_the_disk_and_is_read_back_by_the_model() {
     let begun = run.until("begin");
     let compacted = run.until("compacted");
     assert_eq!(compacted["levels"], json!(["spill"]), "{compacted}");
-    drop(run);
     daemon.eventually("the second request", || (server.requests().len() > 1).then_some(()));
+    // Who asked goes away, and the run ends.
+    drop(run);
     let told = told_model(&server, 1);
     let at = told.find("read_file /").unwrap_or_else(|| panic!("{told}")) + "read_file ".len();
     let path: String = told[at..].chars().take_while(|c| !c.is_whitespace()).collect();
@@ -476,7 +482,7 @@ fn a_full_window_is_folded_into_a_summary_of_the_model_or_a_plain_one() {
         );
         let last = server.requests().pop().unwrap().body.to_string();
         assert!(last.contains(mark) && last.contains("the first request"), "{last}");
-        assert!(!rows(&daemon, &end["run"], "agent_compacted").is_empty());
+        daemon.eventually("the row", || rows(&daemon, &end["run"], "agent_compacted").pop());
     }
 }
 

@@ -216,6 +216,7 @@ fn found_slots(resolution: &Resolution) -> BTreeMap<String, String> {
 struct Figures {
     right: usize,
     wanted: usize,
+    missed: Vec<String>,
     wrong: Vec<String>,
     executed: Vec<String>,
     slots: Vec<String>,
@@ -235,8 +236,9 @@ fn figures(understanding: &Understanding, rows: &[Value]) -> Figures {
                     if found_slots(&resolution) != wanted_slots(row) {
                         figures.slots.push(query.to_owned());
                     }
-                } else if let Some(other) = executed {
-                    figures.wrong.push(format!("{query}: {other}"));
+                } else {
+                    figures.missed.push(format!("{query}: {:?}", resolution.outcome));
+                    figures.wrong.extend(executed.map(|other| format!("{query}: {other}")));
                 }
             }
             None => figures.executed.extend(executed.map(|other| format!("{query}: {other}"))),
@@ -366,7 +368,12 @@ fn learning_understands_what_was_taught_and_refuses_poison() {
     let active = base.with(&learned);
     for (phases, right) in [(&["baseline", "expanded", "extra_clean"][..], 102), (&["probe"][..], 33)] {
         let after = figures(&active, &of(phases));
-        assert_eq!((after.right, after.wanted, &after.slots), (right, right, &Vec::new()), "{phases:?}");
+        assert_eq!(
+            (after.right, after.wanted, &after.slots),
+            (right, right, &Vec::new()),
+            "{phases:?}: {:?}",
+            after.missed
+        );
     }
     assert_eq!(figures(&active, &of(&["after_reject"])).executed, Vec::<String>::new());
     for row in of(&["poison"]) {

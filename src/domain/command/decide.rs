@@ -168,7 +168,8 @@ fn acceptable(reading: &Reading, risk: Risk, utterance: &Utterance, limits: &Thr
 fn is_ordered(reading: &Reading, utterance: &Utterance) -> bool {
     let verbs = || reading.path.iter().filter(|step| matches!(step.role, Role::Verb | Role::Both));
     let chars = &utterance.chars;
-    let asks = chars.iter().any(|ch| "把将请帮给".contains(*ch));
+    // 可以拔蘑菇了 lets it be done now; a question with 可以 was told before.
+    let asks = chars.iter().any(|ch| "把将请帮给".contains(*ch)) || chars.starts_with(&['可', '以']);
     let wanted = chars
         .iter()
         .enumerate()

@@ -171,5 +171,5 @@ fn the_python_client_lists_and_calls_in_both_eras_over_both_transports() {
         .unwrap();
     assert!(output.status.success(), "{}\n{}", String::from_utf8_lossy(&output.stderr), daemon.log());
     let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(said.lines().filter(|line| line.ends_with("ok, 11 tools")).count(), 6, "{said}");
+    assert_eq!(said.lines().filter(|line| line.ends_with("ok, 13 tools")).count(), 6, "{said}");
 }
