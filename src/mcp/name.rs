@@ -60,7 +60,7 @@ mod tests {
         check("bare", "", "shell", "shell_42fd1567");
         check("bare", "", "git__status", "git__status_bbf18ae7");
         check("git", "git__", "log__x", "git__log__x_dec91c69");
-        check("git", "git__", "说", "git_____788f02a2");
+        check("git", "git__", "说", "git____788f02a2");
         check("git", "git__", "a b", "git__a_b_bb46f6d3");
         check("git", "git__", "a_b", "git__a_b");
         check("git", "git__", "", "git___d1d473ee");
