@@ -389,29 +389,14 @@ pub(super) fn explain(understanding: &Understanding, utterance: &Utterance, haza
 #[cfg(test)]
 mod tests {
     use super::super::cascade::{Stages, Step, Walk};
-    use super::super::definition::{Commands, Definition, Slot, SlotKind};
+    use super::super::definition::Commands;
+    use super::super::definition::sample::command;
     use super::super::lexicon::{Class, Lexicon};
     use super::super::sound::Confusions;
-    use super::super::template::Template;
     use super::*;
 
     fn class(name: &str, words: &str) -> Class {
         Class { name: name.to_owned(), words: words.split(' ').map(str::to_owned).collect(), measures: Vec::new() }
-    }
-
-    fn command(id: &str, text: &str, pattern: &str, risk: Risk) -> Definition {
-        Definition {
-            id: id.to_owned(),
-            text: text.to_owned(),
-            aliases: Vec::new(),
-            patterns: vec![Template::parse(pattern).expect("compiles")],
-            fallback: Vec::new(),
-            slots: vec![Slot::of("device", SlotKind::DeviceNo, false)],
-            category: "plant".to_owned(),
-            risk,
-            protective: false,
-            bind: Vec::new(),
-        }
     }
 
     fn plant() -> Understanding {

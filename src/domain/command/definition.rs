@@ -141,3 +141,25 @@ impl SlotKind {
     /// All names that [`SlotKind::parse`] knows, for a hint.
     pub const NAMES: &'static str = "device_no, number, percent, duration_s, digits, zone, list, text";
 }
+
+/// Commands for the tests of the stages.
+#[cfg(test)]
+pub(super) mod sample {
+    use super::*;
+
+    /// A command of one template, with a device's number that may be left out.
+    pub(in super::super) fn command(id: &str, text: &str, pattern: &str, risk: Risk) -> Definition {
+        Definition {
+            id: id.to_owned(),
+            text: text.to_owned(),
+            aliases: Vec::new(),
+            patterns: vec![Template::parse(pattern).expect("compiles")],
+            fallback: Vec::new(),
+            slots: vec![Slot::of("device", SlotKind::DeviceNo, false)],
+            category: "plant".to_owned(),
+            risk,
+            protective: false,
+            bind: Vec::new(),
+        }
+    }
+}

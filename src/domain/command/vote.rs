@@ -231,26 +231,11 @@ fn distance(
 mod tests {
     use super::super::cascade::{Stages, Step as Walked, Walk};
     use super::super::decide::Thresholds;
-    use super::super::definition::{Commands, Slot};
+    use super::super::definition::Commands;
+    use super::super::definition::sample::command;
     use super::super::lexicon::{Class, Lexicon};
     use super::super::sound::Confusions;
-    use super::super::template::Template;
     use super::*;
-
-    fn command(id: &str, text: &str, pattern: &str, risk: Risk) -> Definition {
-        Definition {
-            id: id.to_owned(),
-            text: text.to_owned(),
-            aliases: Vec::new(),
-            patterns: vec![Template::parse(pattern).expect("compiles")],
-            fallback: Vec::new(),
-            slots: vec![Slot::of("device", SlotKind::DeviceNo, false)],
-            category: "plant".to_owned(),
-            risk,
-            protective: false,
-            bind: Vec::new(),
-        }
-    }
 
     fn plant() -> Understanding {
         let list = vec![
