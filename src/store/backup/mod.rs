@@ -20,6 +20,7 @@ use std::path::{Path, PathBuf};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use interlock_domain::time::Wall;
+use rusqlite::backup::{Backup, StepResult};
 use rusqlite::{Connection, OpenFlags};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -132,6 +133,9 @@ impl BackupError {
             }
             BackupError::Evidence { .. } => Some("take an older backup; nothing was changed here".to_owned()),
             BackupError::NotABackup { .. } => Some("copy it again, or take another one".to_owned()),
+            BackupError::Io { source, .. } if source.kind() == io::ErrorKind::AlreadyExists => {
+                Some("name a file that is not there yet".to_owned())
+            }
             BackupError::Io { .. } | BackupError::TooMuch { .. } => None,
         }
     }
@@ -284,7 +288,13 @@ fn snapshot(path: &Path, copy: &Path) -> Result<File, BackupError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let from = Connection::open_with_flags(path, flags).map_err(sqlite)?;
     from.busy_timeout(segment::BUSY).map_err(sqlite)?;
-    from.backup("main", copy, None).map_err(sqlite)?;
+    let mut to = Connection::open(copy).map_err(sqlite)?;
+    // All pages in one step, which is one read transaction: in several, each commit of the daemon would begin it anew.
+    match Backup::new(&from, &mut to).and_then(|backup| backup.step(-1)).map_err(sqlite)? {
+        StepResult::Done => {}
+        _ => return Err(BackupError::Changed { path: path.to_owned() }),
+    }
+    drop(to);
     File::open(copy).map_err(BackupError::io(copy))
 }
 

@@ -194,6 +194,7 @@ fn is_damage(error: &StoreError) -> bool {
         StoreError::Sqlite { source, .. } => Fault::of(source) == Fault::Damaged,
         StoreError::NotWritable { fault, .. } => *fault == Fault::Damaged,
         StoreError::InUse { .. }
+        | StoreError::HalfRestored { .. }
         | StoreError::Io { .. }
         | StoreError::Newer { .. }
         | StoreError::NotAKey { .. }
