@@ -1,5 +1,6 @@
 //! `interlock backup`, `restore`, `factory-reset`: the state in one signed file, back, and away.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
@@ -102,20 +103,15 @@ pub(super) fn state(named: Option<&Path>) -> Result<PathBuf, CliError> {
 
 fn failed(error: BackupError) -> CliError {
     let exit = match &error {
-        BackupError::Io { source, .. } => match source.kind() {
-            std::io::ErrorKind::NotFound => Exit::NoInput,
-            std::io::ErrorKind::PermissionDenied => Exit::Permission,
-            _ => Exit::CannotWrite,
-        },
+        BackupError::Io { source, .. } if source.kind() == ErrorKind::NotFound => Exit::NoInput,
+        BackupError::Io { source, .. } if source.kind() == ErrorKind::PermissionDenied => Exit::Permission,
         BackupError::Store(StoreError::InUse { .. }) | BackupError::Changed { .. } => Exit::NotSo,
-        BackupError::Store(_) | BackupError::TooMuch { .. } => Exit::CannotWrite,
+        BackupError::Io { .. } | BackupError::Store(_) | BackupError::TooMuch { .. } => Exit::CannotWrite,
         BackupError::NotABackup { .. } | BackupError::Evidence { .. } => Exit::Data,
         BackupError::NoSigner { .. } | BackupError::OtherSigner { .. } => Exit::Permission,
     };
-    let hint = match &error {
-        BackupError::Store(StoreError::InUse { .. }) => Some("stop it first: systemctl stop interlock".to_owned()),
-        other => other.hint(),
-    };
+    let in_use = matches!(error, BackupError::Store(StoreError::InUse { .. }));
+    let hint = if in_use { Some("stop it first: systemctl stop interlock".to_owned()) } else { error.hint() };
     let shown = CliError::new(exit, error.to_string());
     match hint {
         Some(hint) => shown.hint(hint),

@@ -61,11 +61,16 @@ pub(super) fn support_bundle(args: &BundleArgs, socket: Option<&Path>, out: &Out
     let state = keep::state(args.state.as_deref())?;
     let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&args.file).map_err(|error| {
         let shown = CliError::new(Exit::CannotWrite, format!("{}: {error}", args.file.display()));
-        if error.kind() == io::ErrorKind::AlreadyExists { shown.hint("name a file that is not there yet") } else { shown }
+        if error.kind() == io::ErrorKind::AlreadyExists {
+            shown.hint("name a file that is not there yet")
+        } else {
+            shown
+        }
     })?;
     let mut bundle = Bundle { tar: tar::Builder::new(GzEncoder::new(file, Compression::default())), about: Vec::new() };
     let filled = fill(&mut bundle, args, &state, socket, out).and_then(|()| {
-        let about = json!({ "version": env!("CARGO_PKG_VERSION"), "made": rfc3339(clock::wall()), "parts": bundle.about });
+        let about =
+            json!({ "version": env!("CARGO_PKG_VERSION"), "made": rfc3339(clock::wall()), "parts": bundle.about });
         bundle.put("about.json", &format!("{about:#}\n"))?;
         bundle.tar.into_inner()?.finish()?.sync_all()?;
         Ok(about)
@@ -91,25 +96,23 @@ pub(super) fn support_bundle(args: &BundleArgs, socket: Option<&Path>, out: &Out
     })
 }
 
-fn fill(
-    bundle: &mut Bundle,
-    args: &BundleArgs,
-    state: &Path,
-    socket: Option<&Path>,
-    out: &Out,
-) -> io::Result<()> {
+fn fill(bundle: &mut Bundle, args: &BundleArgs, state: &Path, socket: Option<&Path>, out: &Out) -> io::Result<()> {
     let facts = doctor::examine(state, &places::client_socket(socket), crate::store::sqlite_version());
-    let lines = doctor::lines(&facts).iter().map(|line| scrub::scrubbed(&line.json(out.lang())).to_string() + "\n").collect();
+    let lines =
+        doctor::lines(&facts).iter().map(|line| scrub::scrubbed(&line.json(out.lang())).to_string() + "\n").collect();
     bundle.part("doctor.jsonl", Ok(lines))?;
-    for (name, verb, what) in
-        [("status.json", "status", json!({})), ("tasks.json", "task.list", json!({ "all": true })), ("questions.json", "ask.list", json!({}))]
-    {
+    for (name, verb, what) in [
+        ("status.json", "status", json!({})),
+        ("tasks.json", "task.list", json!({ "all": true })),
+        ("questions.json", "ask.list", json!({})),
+    ] {
         bundle.part(name, asked(socket, verb, what))?;
     }
     bundle.part("config.json", config(args.config.as_deref()))?;
     let stats = read::stats(state).map(|stats| stats.to_json().to_string()).map_err(|error| error.to_string());
     bundle.part("evidence-stats.json", stats)?;
-    let verified = verify::verify(state).map(|verified| verified.to_json().to_string()).map_err(|error| error.to_string());
+    let verified =
+        verify::verify(state).map(|verified| verified.to_json().to_string()).map_err(|error| error.to_string());
     bundle.part("evidence-verify.json", verified)?;
     bundle.part("evidence-tail.jsonl", rows(state, args.rows))?;
     bundle.part("journal.txt", journal())

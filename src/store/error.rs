@@ -138,7 +138,9 @@ impl StoreError {
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             StoreError::InUse { .. } => Some("stop that daemon first, or give this one its own --state directory"),
-            StoreError::HalfRestored { .. } => Some("run `interlock restore` again; what was there is in its before-restore folder"),
+            StoreError::HalfRestored { .. } => {
+                Some("run `interlock restore` again; what was there is in its before-restore folder")
+            }
             StoreError::Io { source, .. } => hint_of_io(source),
             StoreError::Newer { .. } => Some("install the newer version, or move the file away to start anew"),
             StoreError::NotASegment { .. } | StoreError::Row { .. } => {

@@ -37,7 +37,9 @@ impl Board {
         let folder = root.join("cross/boards");
         let file = folder.join(name).with_extension("toml");
         match fs::read_to_string(&file) {
-            Ok(text) if is_a_name(name) => Board::parse(name, &text).map_err(|why| format!("{}: {why}", file.display())),
+            Ok(text) if is_a_name(name) => {
+                Board::parse(name, &text).map_err(|why| format!("{}: {why}", file.display()))
+            }
             Ok(_) | Err(_) => Err(format!("no board is called {name}\nhint: the boards are {}", names(&folder))),
         }
     }
@@ -138,7 +140,8 @@ pub(crate) fn build(places: &Places, name: &str) -> Result<ExitCode, String> {
 /// The program of this board, built and judged.
 pub(crate) fn made(places: &Places, board: &Board) -> Result<PathBuf, String> {
     machine::for_board(board)?;
-    let tools = machine::environment(&places.target.join("board-tools"), TOOLS, "tools that link against an old glibc")?;
+    let tools =
+        machine::environment(&places.target.join("board-tools"), TOOLS, "tools that link against an old glibc")?;
     let tools = tools.parent().ok_or("the tools have no folder")?;
     let (major, minor) = board.glibc;
     let mut cargo = Command::new(tools.join("cargo-zigbuild"));
@@ -161,7 +164,13 @@ pub(crate) fn made(places: &Places, board: &Board) -> Result<PathBuf, String> {
     }
     must(&mut cargo, "see the compiler's words above")?;
     let python = machine::interpreter(places)?;
-    runtime::bring(&places.root, &board.onnxruntime, board.machine(), &board.place(places).join("onnxruntime"), &python)?;
+    runtime::bring(
+        &places.root,
+        &board.onnxruntime,
+        board.machine(),
+        &board.place(places).join("onnxruntime"),
+        &python,
+    )?;
     let binary = board.binary(places);
     for line in judged(board, &binary)? {
         println!("{line}");
@@ -175,7 +184,10 @@ fn judged(board: &Board, binary: &Path) -> Result<Vec<String>, String> {
     let symbols = machine::said("readelf", &["--version-info", "--wide", &binary.to_string_lossy()])?;
     let newest = newest_glibc(&symbols).ok_or("the binary names no version of glibc")?;
     if newest > board.glibc {
-        return Err(format!("the binary asks for GLIBC_{}.{}; {} has {:?}", newest.0, newest.1, board.name, board.glibc));
+        return Err(format!(
+            "the binary asks for GLIBC_{}.{}; {} has {:?}",
+            newest.0, newest.1, board.name, board.glibc
+        ));
     }
     let mut said = vec![
         format!("{}: {} bytes ({:.1} MiB)", binary.display(), length, length as f64 / f64::from(1 << 20)),

@@ -105,7 +105,8 @@ fn model_runtime(places: &Places, python: &Path) {
 pub(crate) fn for_board(board: &Board) -> Result<(), String> {
     bring(&[COMPILER, PYTHON, READELF])?;
     if board.foreign() {
-        if !said("dpkg", &["--print-foreign-architectures"])?.lines().any(|one| one == board.debian()) && we_are_root() {
+        if !said("dpkg", &["--print-foreign-architectures"])?.lines().any(|one| one == board.debian()) && we_are_root()
+        {
             must(Command::new("dpkg").args(["--add-architecture", board.debian()]), "a Debian-like machine is needed")?;
         }
         bring(&[FOREIGN_COMPILER, EMULATOR])?;

@@ -9,9 +9,7 @@ use flate2::read::MultiGzDecoder;
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
-use super::{
-    BYTES_MAX, BackupError, DEPTH_MAX, FILES_MAX, FORMAT, MANIFEST, SIGNATURE, STATE, key_of, signed,
-};
+use super::{BYTES_MAX, BackupError, DEPTH_MAX, FILES_MAX, FORMAT, MANIFEST, SIGNATURE, STATE, key_of, signed};
 use crate::record::hex;
 use crate::store::keys::PublicKey;
 
@@ -109,8 +107,7 @@ pub fn examine(file: &Path, wanted: Option<&PublicKey>) -> Result<Contents, Back
         Some(_) => {}
     }
     let id = hex(&Sha256::digest(manifest.as_bytes()));
-    let manifest: Manifest =
-        serde_json::from_str(&manifest).map_err(|error| bad(format!("{MANIFEST}: {error}")))?;
+    let manifest: Manifest = serde_json::from_str(&manifest).map_err(|error| bad(format!("{MANIFEST}: {error}")))?;
     if manifest.format > FORMAT {
         return Err(bad(format!("it has format {}; this build reads up to {FORMAT}", manifest.format)));
     }

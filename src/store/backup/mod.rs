@@ -184,7 +184,9 @@ pub fn make(state: &Path, file: &Path, version: &str, at: Wall) -> Result<Made, 
         .mode(0o600)
         .open(&part)
         .map_err(BackupError::io(&part))
-        .and_then(|out| write(state, &out, &beside(file, ".part.db"), &key, &about(version, at)).map(|made| (out, made)))
+        .and_then(|out| {
+            write(state, &out, &beside(file, ".part.db"), &key, &about(version, at)).map(|made| (out, made))
+        })
         .and_then(|(out, made)| {
             out.sync_all().map_err(BackupError::io(&part))?;
             // Not `rename`: a file that is there already is somebody's backup.
@@ -254,7 +256,13 @@ fn signed(manifest: &[u8]) -> Vec<u8> {
     [SIGNED, manifest].concat()
 }
 
-fn append<W: Write>(tar: &mut tar::Builder<W>, name: &str, len: u64, mode: u32, from: &mut impl Read) -> io::Result<()> {
+fn append<W: Write>(
+    tar: &mut tar::Builder<W>,
+    name: &str,
+    len: u64,
+    mode: u32,
+    from: &mut impl Read,
+) -> io::Result<()> {
     let mut header = tar::Header::new_ustar();
     header.set_entry_type(tar::EntryType::Regular);
     header.set_size(len);
@@ -290,9 +298,9 @@ fn snapshot(path: &Path, copy: &Path) -> Result<File, BackupError> {
     from.busy_timeout(segment::BUSY).map_err(sqlite)?;
     let mut to = Connection::open(copy).map_err(sqlite)?;
     // All pages in one step, which is one read transaction: in several, each commit of the daemon would begin it anew.
-    match Backup::new(&from, &mut to).and_then(|backup| backup.step(-1)).map_err(sqlite)? {
-        StepResult::Done => {}
-        _ => return Err(BackupError::Changed { path: path.to_owned() }),
+    let step = Backup::new(&from, &mut to).and_then(|backup| backup.step(-1)).map_err(sqlite)?;
+    if step != StepResult::Done {
+        return Err(BackupError::Changed { path: path.to_owned() });
     }
     drop(to);
     File::open(copy).map_err(BackupError::io(copy))

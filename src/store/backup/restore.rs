@@ -42,12 +42,7 @@ pub struct Restored {
 ///
 /// # Errors
 /// [`BackupError`]; the state is as it was, unless moving files failed in the middle, and then the error names the file.
-pub fn restore(
-    file: &Path,
-    state: &Path,
-    signer: Option<&PublicKey>,
-    at: Wall,
-) -> Result<Restored, BackupError> {
+pub fn restore(file: &Path, state: &Path, signer: Option<&PublicKey>, at: Wall) -> Result<Restored, BackupError> {
     private(state)?;
     let _lock = Lock::take(state)?;
     let own = if signer.is_none() { public_of_state(state)? } else { None };

@@ -86,10 +86,14 @@ fn a_backup_goes_to_another_machine_only_with_its_signer() {
     refused(&interlock(&["restore", path(&file), "--state", path(&other), "--signer", "12"]), 64, "no key");
     let wrong = "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a";
     refused(&interlock(&["restore", path(&file), "--state", path(&other), "--signer", wrong]), 77, "not by");
-    let whole = told(&interlock(&["restore", "--check", path(&file), "--signer", &signer, "--json", "--state", path(&other)]), 0);
+    let whole = told(
+        &interlock(&["restore", "--check", path(&file), "--signer", &signer, "--json", "--state", path(&other)]),
+        0,
+    );
     assert!(whole["files"].as_u64() >= Some(4), "{whole}");
     assert!(!other.join("evidence").exists(), "a check writes nothing");
-    let restored = told(&interlock(&["restore", path(&file), "--signer", &signer, "--json", "--state", path(&other)]), 0);
+    let restored =
+        told(&interlock(&["restore", path(&file), "--signer", &signer, "--json", "--state", path(&other)]), 0);
     assert_eq!((&restored["verdict"], &restored["aside"]), (&json!("INTACT"), &Value::Null));
     assert_eq!(fs::metadata(other.join("keys/evidence.key")).unwrap().permissions().mode() & 0o777, 0o600);
 }
@@ -197,13 +201,15 @@ fn a_support_bundle_has_what_helps_and_no_secret() {
     let config: Value = serde_json::from_str(&of("config.json")).unwrap();
     assert_eq!(config["ask"]["timeout"], 60);
     assert_eq!(config["mcp"]["server"][0]["env"]["API"], "[removed]");
-    for (name, says) in [("doctor.jsonl", "\"check\""), ("status.json", "\"pid\""), ("evidence-verify.json", "INTACT")] {
+    for (name, says) in [("doctor.jsonl", "\"check\""), ("status.json", "\"pid\""), ("evidence-verify.json", "INTACT")]
+    {
         assert!(of(name).contains(says), "{name}: {}", of(name));
     }
     // A box without a daemon and without a state still gives a bundle, which says what it could not have.
     let empty = daemon.path("empty");
     let second = daemon.path("second.tar.gz");
-    let made = interlock(&["--socket", "/nonexistent", "support-bundle", path(&second), "--state", path(&empty), "--json"]);
+    let made =
+        interlock(&["--socket", "/nonexistent", "support-bundle", path(&second), "--state", path(&empty), "--json"]);
     let missing = told(&made, 0)["parts"].as_array().unwrap().iter().filter(|part| part["missing"].is_string()).count();
     assert!(missing >= 4, "{made:?}");
     refused(&interlock(&["support-bundle", path(&second)]), 73, "File exists");
