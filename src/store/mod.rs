@@ -66,6 +66,7 @@ pub mod read;
 mod reserve;
 mod row;
 pub mod segment;
+mod signing;
 pub mod state;
 pub mod verify;
 

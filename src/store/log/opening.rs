@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use interlock_domain::id::Seq;
 use serde_json::Value;
@@ -16,6 +17,7 @@ use super::super::keys::{Key, PublicKey};
 use super::super::open_calls::OpenCalls;
 use super::super::row::{self, SELECT};
 use super::super::segment::{self, Header, Segment};
+use super::super::signing::Signer;
 use super::super::{Settings, read};
 use super::{Found, Log, Position, Standing};
 use crate::record::{Canonical, Recorded, kind, unhex};
@@ -54,7 +56,7 @@ impl Log {
     pub(in crate::store) fn open(settings: &Settings, past: Past) -> Result<(Log, Found), StoreError> {
         let dir = settings.state.join("evidence");
         fs::DirBuilder::new().recursive(true).mode(0o750).create(&dir).map_err(|e| StoreError::io(&dir, e))?;
-        let key = Key::of_state(&settings.state)?;
+        let key = Arc::new(Key::of_state(&settings.state)?);
         sync_names(&settings.state)?;
         let heads = head::read(&dir, &key.public()).map_err(|e| StoreError::io(&head::path(&dir), e))?;
         let firsts = segment::list(&dir)?;
@@ -93,6 +95,7 @@ impl Log {
         let now = (settings.clock)();
         let mut log = Log {
             dir,
+            signer: Signer::start(Arc::clone(&key)),
             key,
             boot_id: settings.boot_id.clone(),
             clock: settings.clock,
