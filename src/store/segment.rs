@@ -29,6 +29,9 @@ const SQLITE_MIN: i32 = 3_051_003;
 /// How long SQLite itself waits for a lock. Short: the writer must come back to empty its queue and to tell that it
 /// stands still; it tries again by itself.
 pub const BUSY: Duration = Duration::from_millis(250);
+/// The largest number with which a segment can begin: SQLite's own end at 2^63, and room after it. A name beyond is not
+/// of our making.
+const FIRST_MAX: u64 = 1 << 62;
 /// What the write-ahead log is cut back to after a checkpoint, in bytes: what lies in it before a checkpoint and, on top
 /// of that, one full group. A log that is cut has to be grown again, which costs each sync a commit of the file system.
 pub(super) const WAL_LEN_MAX: i64 = 6 * 1024 * 1024;
@@ -186,6 +189,9 @@ impl Segment {
     /// Opens the segment that begins with `first` for writing, and reads back every setting that durability needs.
     pub(super) fn open(dir: &Path, first: Seq, pages_max: i64) -> Result<Segment, StoreError> {
         let path = dir.join(file_name(first));
+        if !fs::metadata(&path).map_err(|e| StoreError::io(&path, e))?.is_file() {
+            return Err(StoreError::NotASegment { path, what: "it is no plain file".to_owned() });
+        }
         if rusqlite::version_number() < SQLITE_MIN {
             return Err(StoreError::OldSqlite { found: rusqlite::version() });
         }
@@ -279,7 +285,7 @@ pub fn list(dir: &Path) -> Result<Vec<Seq>, StoreError> {
 #[must_use]
 pub fn first_of(name: &str) -> Option<Seq> {
     let first: u64 = name.strip_suffix(".db")?.parse().ok()?;
-    (file_name(Seq(first)) == name && first > 0).then_some(Seq(first))
+    (file_name(Seq(first)) == name && (1..=FIRST_MAX).contains(&first)).then_some(Seq(first))
 }
 
 fn text_of(row: &rusqlite::Row<'_>) -> rusqlite::Result<String> {
@@ -305,6 +311,7 @@ mod tests {
             "1.db.new",
             "a.db",
             ".db",
+            "18446744073709551615.db",
             "18446744073709551616.db",
         ] {
             assert_eq!(first_of(name), None, "{name}");
