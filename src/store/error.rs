@@ -155,6 +155,28 @@ impl StoreError {
         }
     }
 
+    /// Whether what was read is no evidence log, or no longer one: bad data, where other errors are bad luck.
+    #[must_use]
+    pub fn is_bad_data(&self) -> bool {
+        use rusqlite::ErrorCode::{DatabaseCorrupt, NotADatabase, Unknown};
+        match self {
+            // What SQLite calls just an error is a table or a column that is not there: our statements are right.
+            StoreError::Sqlite { source, .. } => {
+                matches!(source.sqlite_error_code(), Some(DatabaseCorrupt | NotADatabase | Unknown))
+            }
+            StoreError::Io { source, .. } => source.kind() == io::ErrorKind::InvalidInput,
+            StoreError::NotASegment { .. } | StoreError::Row { .. } | StoreError::NotAKey { .. } => true,
+            StoreError::InUse { .. }
+            | StoreError::Newer { .. }
+            | StoreError::OldSqlite { .. }
+            | StoreError::Setting { .. }
+            | StoreError::NoLog { .. }
+            | StoreError::TooSlow { .. }
+            | StoreError::NoThread(_)
+            | StoreError::NotWritable { .. } => false,
+        }
+    }
+
     pub(super) fn io(path: &Path, source: io::Error) -> StoreError {
         StoreError::Io { path: path.to_owned(), source }
     }

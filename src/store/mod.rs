@@ -67,6 +67,7 @@ pub mod read;
 mod reserve;
 mod row;
 pub mod segment;
+mod signing;
 pub mod state;
 pub mod verify;
 
