@@ -7,7 +7,7 @@ mod ground;
 mod interlocks;
 mod learning;
 mod manners;
-mod proxy;
+pub(crate) mod proxy;
 mod voice;
 mod workflows;
 mod wyoming;
