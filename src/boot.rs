@@ -331,7 +331,8 @@ async fn serve(made: Made) -> Result<(), BootError> {
         None => Arc::clone(&config.devices),
         Some(plant) => Arc::new(config::interlock::bind(plant.devices.clone(), &config.interlocks)?),
     };
-    let grounds = surface::grounds(&config, &places.state)?;
+    let (model_sender, model_receiver) = watch::channel(None);
+    let grounds = surface::grounds(&config, &places.state, model_receiver.clone())?;
     let front_settings = mcp::front(&config)?;
     let settings = mcp::servers(&config)?;
     let (down, updates) = crate::tool::mcp::Servers::new();
@@ -358,7 +359,7 @@ async fn serve(made: Made) -> Result<(), BootError> {
         tracing::error!(kind = "MODEL_OFF", "{error}; there is no language model until the next reload");
         None
     });
-    let (model_sender, model_receiver) = watch::channel(model);
+    model_sender.send_replace(model);
     let (state, evidence) = (places.state.clone(), writer.clone());
     let models = Models::new(mediator.clone(), evidence, log.clone(), state, model_receiver);
     let open = mends.len();

@@ -11,6 +11,7 @@ pub mod effects;
 pub mod event;
 pub mod learned;
 pub mod scrub;
+pub mod settled;
 pub mod trace;
 pub mod workflow;
 

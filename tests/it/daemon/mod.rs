@@ -8,7 +8,7 @@ mod interlocks;
 mod keep;
 mod learning;
 mod manners;
-mod proxy;
+pub(crate) mod proxy;
 mod voice;
 mod workflows;
 mod wyoming;
