@@ -10,6 +10,8 @@ pub mod contract;
 pub mod effects;
 pub mod event;
 pub mod learned;
+pub mod scrub;
+pub mod settled;
 pub mod trace;
 pub mod workflow;
 
@@ -125,6 +127,8 @@ pub mod kind {
     pub const DISK: &str = "disk";
     /// A reader kept the write-ahead log from being brought in, until a new segment had to begin.
     pub const WAL_LARGE: &str = "wal_large";
+    /// The state came from a backup; `detail` says which and when.
+    pub const RESTORED: &str = "restored";
     /// The log was held against its hashes and its head after a start; `to` is the verdict.
     pub const VERIFIED: &str = "verified";
     /// A call ended. One that ended as unknown, with an effect to look at, stays open until it is resolved.

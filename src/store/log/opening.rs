@@ -201,6 +201,7 @@ fn is_damage(error: &StoreError) -> bool {
         StoreError::Sqlite { source, .. } => Fault::of(source) == Fault::Damaged || error.is_bad_data(),
         StoreError::NotWritable { fault, .. } => *fault == Fault::Damaged,
         StoreError::InUse { .. }
+        | StoreError::HalfRestored { .. }
         | StoreError::Io { .. }
         | StoreError::Newer { .. }
         | StoreError::NotAKey { .. }
