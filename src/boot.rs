@@ -176,6 +176,7 @@ pub fn run(places: Places) -> Result<(), BootError> {
     let (keeper, keeper_thread) = keeper::start(state).map_err(|error| BootError::Other(error.into()))?;
     let writer = opened.store.writer();
     own::note_previous(&writer, opened.previous_ended, opened.previous_head);
+    own::note_restored(&writer, &places.state);
     own::forget_ground_alarms(&keeper);
 
     // Before the runtime: a wedged runtime must not stop the supervisor.

@@ -5,6 +5,7 @@ mod commands;
 mod crash;
 mod ground;
 mod interlocks;
+mod keep;
 mod learning;
 mod manners;
 pub(crate) mod proxy;
