@@ -354,7 +354,10 @@ impl Mediator {
         let facts = Arc::new(facts);
         let Within { parent, again, .. } = *within;
         let classified = match (&grounds.classify, &tool) {
-            (Some(classify), Some(tool)) if !wanted.protective => classify.opinion(tool, args.value(), until).await,
+            // Boxed: few have a classifier, and every wish would carry the room for its conversation.
+            (Some(classify), Some(tool)) if !wanted.protective => {
+                Box::pin(classify.opinion(tool, args.value(), until)).await
+            }
             (Some(_) | None, _) => None,
         };
         Ok(Wish { tool: wanted.tool, args, parent, again, facts, protective: wanted.protective, classified })
