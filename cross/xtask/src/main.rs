@@ -7,6 +7,7 @@
 
 mod conformance;
 mod machine;
+mod models;
 mod runtime;
 mod steps;
 
@@ -22,6 +23,7 @@ cargo xtask run [ARGUMENTS…]   set the machine up, build a release, start `int
 cargo xtask test [NAME…]       set the machine up, then all checks; with names, only the steps that are called so
 cargo xtask conformance [PART…]  MCP's official suites and clients of others before the daemon, servers of others
                                behind it; needs npm; with --or-skip, what cannot be fetched is a skip
+cargo xtask models [FOLDER]    make the optional larger model (a sentence encoder, 72 MB) with its linear head
 cargo xtask setup              only set the machine up, for building and for testing";
 
 /// Where the tree and its build products lie.
@@ -53,6 +55,7 @@ fn main() -> ExitCode {
         "run" => run(&places, rest),
         "test" => steps::test(&places, rest),
         "conformance" => conformance::run(&places, rest),
+        "models" => models::run(&places, rest),
         "setup" => machine::for_building().and_then(|()| machine::for_testing(&places).map(|_| ExitCode::SUCCESS)),
         "help" | "--help" | "-h" => {
             println!("{HELP}");
