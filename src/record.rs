@@ -10,6 +10,7 @@ pub mod contract;
 pub mod effects;
 pub mod event;
 pub mod learned;
+pub mod retold;
 pub mod scrub;
 pub mod settled;
 pub mod trace;
