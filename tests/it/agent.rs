@@ -4,6 +4,7 @@ mod below;
 mod extend;
 mod hostile;
 mod judge;
+mod lazy;
 mod llama;
 mod resume;
 mod server;

@@ -86,7 +86,11 @@ impl Local {
         match call.name.as_str() {
             SKILL if !skills.is_empty() => Some(self.skill(call, name, skills)),
             DESCRIBE => {
-                let tool = all.iter().find(|tool| tool.name == name)?;
+                let Some(tool) = all.iter().find(|tool| tool.name == name) else {
+                    // Where all are described there is no such tool as this one either.
+                    let text = format!("there is no tool {name:?}");
+                    return (all.len() >= NAMED_ONLY_FROM).then(|| call.answer(text, true));
+                };
                 self.described.insert(tool.name.clone());
                 let text = format!("{}\ninput: {}", tool.description, tool.schema);
                 Some(call.answer(text, false))
