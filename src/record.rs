@@ -10,6 +10,7 @@ pub mod contract;
 pub mod effects;
 pub mod event;
 pub mod learned;
+pub mod ledger;
 pub mod trace;
 pub mod workflow;
 

@@ -260,6 +260,7 @@ impl Load {
                 protective: false,
                 again: None,
                 classified: None,
+                part: None,
             })
         };
         inputs.into_iter().map(wish).collect()

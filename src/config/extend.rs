@@ -26,7 +26,7 @@ const CHECK_SECONDS: std::ops::RangeInclusive<u64> = 1..=110;
 const CHECK_DEFAULT: Duration = Duration::from_secs(60);
 
 /// Tools that may have another name: those whose work does not depend on what they are called.
-const ALIASED: &[&str] = &["device", "read_file", "write_file", "shell", "http"];
+pub(super) const ALIASED: &[&str] = &["device", "read_file", "write_file", "shell", "http"];
 
 /// Another name for a tool.
 #[derive(Debug, Clone, PartialEq, Eq)]
