@@ -1,6 +1,7 @@
 //! Runs of a language model against the real daemon and a server that speaks as providers do.
 
 mod extend;
+mod interlocks;
 mod llama;
 mod server;
 
