@@ -13,6 +13,7 @@ pub mod learned;
 pub mod retold;
 pub mod scrub;
 pub mod settled;
+pub mod ledger;
 pub mod trace;
 pub mod workflow;
 

@@ -298,7 +298,11 @@ pub fn check(path: &Path, text: &str) -> Result<Config, ConfigError> {
         devices: Arc::new(devices),
         interlocks,
         recipes: Arc::new(workflow::parse(text, path)?),
-        contracts: contract::parse(text, path)?,
+        contracts: contract::parse(
+            text,
+            path,
+            &contract::Names { aliases: &extensions.aliases, servers: &mcp.servers },
+        )?,
         mcp,
         ask_patience,
         dialogue_patience,

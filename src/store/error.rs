@@ -167,7 +167,6 @@ impl StoreError {
             StoreError::Io { source, .. } => source.kind() == io::ErrorKind::InvalidInput,
             StoreError::NotASegment { .. } | StoreError::Row { .. } | StoreError::NotAKey { .. } => true,
             StoreError::InUse { .. }
-            | StoreError::HalfRestored { .. }
             | StoreError::Newer { .. }
             | StoreError::OldSqlite { .. }
             | StoreError::Setting { .. }

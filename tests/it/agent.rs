@@ -5,6 +5,7 @@ mod extend;
 mod hostile;
 mod judge;
 mod lazy;
+mod interlocks;
 mod llama;
 mod resume;
 mod server;

@@ -68,7 +68,8 @@ pub fn tool(name: ToolName, server: &str, raw: &str, definition: &Value) -> Resu
     let annotations = annotations(&definition["annotations"]);
     let title = text(&definition["title"]).or_else(|| text(&definition["annotations"]["title"]));
     let both = |text: String| Text { en: text.clone(), zh: text };
-    let contract = contract(server, raw, annotations, &definition["_meta"][META_CONTRACT]);
+    let prefix = name.as_str().strip_suffix(raw).unwrap_or_default();
+    let contract = contract(server, raw, prefix, annotations, &definition["_meta"][META_CONTRACT]);
     let reads = !contract.changes();
     let declaration = Declaration {
         // What else it touches is not known: among the calls of one batch, one that changes something keeps its place.
@@ -107,14 +108,23 @@ pub fn annotations(hints: &Value) -> Annotations {
     }
 }
 
-/// What is promised about a tool: its own contract where it has one, else what the hints come to.
+/// What is promised about a tool: its own contract where it has one, else what the hints come to. The calls that a
+/// contract names are tools of the same server, as it names them: `prefix` makes them ours.
 #[must_use]
-pub fn contract(server: &str, raw: &str, hints: Annotations, declared: &Value) -> Contract {
+pub fn contract(server: &str, raw: &str, prefix: &str, hints: Annotations, declared: &Value) -> Contract {
     let op_kind = format!("mcp.{server}.{raw}");
     if declared.is_object() {
-        let read = contract::from_json(declared);
+        let mut read = contract::from_json(declared);
+        for call in read.with.all_mut() {
+            call.tool = format!("{prefix}{}", call.tool);
+        }
         // Only the maker's word: that our adapter sees to it, or that it was seen to be so, a server cannot know.
-        return Contract { op_kind, provenance: Provenance::Declared, ..read };
+        let read = Contract { op_kind: op_kind.clone(), provenance: Provenance::Declared, ..read };
+        match read.check() {
+            Ok(()) => return read,
+            Err(wrong) => tracing::warn!(server, tool = raw, %wrong, "a contract that contradicts itself is not taken"),
+        }
+        return Contract { provenance: Provenance::Declared, ..Contract::weakest(&op_kind) };
     }
     let weakest = Contract { provenance: Provenance::Declared, ..Contract::weakest(&op_kind) };
     if hints.read_only != Some(true) {

@@ -396,7 +396,7 @@ impl Owner {
                 let tool = match self.made.get(&name) {
                     Some((of, tool)) if *of == shown => Arc::clone(tool),
                     Some(_) | None => match definition::tool(name.clone(), server, raw, definition) {
-                        Ok(tool) => Arc::new(tool.promised(promises)),
+                        Ok(tool) => Arc::new(tool.promised(promises, None)),
                         Err(bad) => {
                             tracing::warn!(server, "a tool is left out: {bad}");
                             continue;
