@@ -361,7 +361,9 @@ async fn serve(made: Made) -> Result<(), BootError> {
     });
     model_sender.send_replace(model);
     let (state, evidence) = (places.state.clone(), writer.clone());
-    let models = Models::new(mediator.clone(), evidence, log.clone(), state, model_receiver);
+    let told = watch::Sender::new(Arc::from(learned.0.told.as_slice()));
+    let models = Models::new(mediator.clone(), evidence, log.clone(), state, model_receiver, told.subscribe());
+    let told_tools = told.subscribe();
     let open = mends.len();
     let owner = Owner::new(Parts {
         inbox,
@@ -386,10 +388,10 @@ async fn serve(made: Made) -> Result<(), BootError> {
     let (learner, learner_inbox) = Learner::new(keeper.clone());
     let basis = commands.basis(Arc::clone(&devices));
     let (listener, ears) =
-        Listener::new(basis.ears(&learned.0), mediator.clone(), writer.clone(), learner.clone(), later);
+        Listener::new(basis.ears(&learned.0, learned.1), mediator.clone(), writer.clone(), learner.clone(), later);
     let listener_running = tokio::spawn(ears.run());
     let learner_owner =
-        learner::Owner::new(learner_inbox, basis, learned, keeper.clone(), writer.clone(), listener.clone());
+        learner::Owner::new(learner_inbox, basis, learned, keeper.clone(), writer.clone(), listener.clone(), told);
     let learner_running = tokio::spawn(learner_owner.run());
     let (servers, servers_owner) = servers::new(
         down,
@@ -400,6 +402,7 @@ async fn serve(made: Made) -> Result<(), BootError> {
             mediator: mediator.clone(),
             surface: surface_sender.clone(),
             approved: remembered.approved,
+            told: told_tools,
         },
     );
     let servers_running = tokio::spawn(servers_owner.run());

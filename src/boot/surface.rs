@@ -99,7 +99,13 @@ fn make(devices: &Devices, config: &Config) -> Result<Vec<Arc<Tool>>, BadTool> {
             tools.push(Tool::new(Definition { name: alias.name.clone(), ..tool.definition().clone() })?);
         }
     }
-    Ok(tools.into_iter().map(|tool| Arc::new(tool.promised(&config.contracts))).collect())
+    let stands_for =
+        |name: &ToolName| config.extensions.aliases.iter().find(|alias| alias.name == *name).map(|alias| &alias.tool);
+    let promised = |tool: Tool| {
+        let of = stands_for(tool.name()).cloned();
+        Arc::new(tool.promised(&config.contracts, of.as_ref()))
+    };
+    Ok(tools.into_iter().map(promised).collect())
 }
 
 fn tool(about: &About, kind: Kind, annotations: Annotations) -> Result<Tool, BadTool> {
@@ -223,4 +229,34 @@ fn own(config: &Config, places: &Places) -> Vec<PathBuf> {
     paths.extend(config.extensions.command_files.iter().cloned());
     paths.push(places.socket.clone());
     paths
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the shipped commands act on: every action of the plant that comes with it says what is true of it.
+    #[test]
+    fn each_action_of_the_shipped_plant_has_a_contract() {
+        let (devices, _) = crate::boot::devices(&crate::config::load(None).unwrap()).unwrap();
+        let (mut held, mut pressed) = (0, 0);
+        for device in devices.iter() {
+            let all = contracts(&devices, device);
+            for action in device.actions.values().filter(|action| matches!(action.does, Does::Writes(_))) {
+                let contract = &all[&action.name];
+                assert_eq!(contract.op_kind, format!("device.{}", action.name), "{}", device.name);
+                contract.check().unwrap();
+                // What holds its value is read back, and the same again adds nothing; a press is neither.
+                let holds = devices.leaves_a_state(device, &action.does);
+                assert_eq!(
+                    (contract.outcome == OutcomeBy::Query, contract.idempotent),
+                    (holds, holds),
+                    "{}",
+                    device.name
+                );
+                if holds { held += 1 } else { pressed += 1 }
+            }
+        }
+        assert!(held > 20, "{held} held, {pressed} pressed");
+    }
 }

@@ -9,7 +9,9 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub use keep::{BackupArgs, BundleArgs, ResetArgs, RestoreArgs};
-pub use record::{EffectsVerb, EvidenceFrom, EvidenceVerb, ExportFormat, TraceArgs, TraceFormat, WorkflowVerb};
+pub use record::{
+    EffectsFrom, EffectsVerb, EvidenceFrom, EvidenceVerb, ExportFormat, TraceArgs, TraceFormat, WorkflowVerb,
+};
 pub use understand::{
     CommandsListArgs, CommandsTestArgs, CommandsVerb, ImportArgs, KnowledgeFrom, KnowledgeVerb, LearnPolicy, LearnVerb,
     MatchArgs, ProposeArgs,

@@ -11,7 +11,7 @@ use interlock_domain::gate::policy::Mode;
 use interlock_domain::id::{BatchId, CallId, QuestionId, RunId, Seq, ToolName};
 use interlock_domain::request::args::{Args, TooLarge};
 use interlock_domain::request::why::Why;
-use interlock_domain::request::{Asker, Via, Wish};
+use interlock_domain::request::{Asker, Part, Via, Wish};
 use interlock_domain::surface::Surface;
 use interlock_domain::surface::narrow::Narrowing;
 use interlock_domain::surface::nature::Nature;
@@ -83,6 +83,8 @@ pub struct Within {
     pub parent: Option<CallId>,
     /// The call that began the operation, when this is another attempt at it with the same key.
     pub again: Option<CallId>,
+    /// The place of each wish in a workflow, which makes one wish at a time.
+    pub part: Option<Arc<Part>>,
     /// Where its tools start, instead of the daemon's working directory: absolute.
     pub cwd: Option<PathBuf>,
     /// Directories besides the configured ones that may be worked in: absolute.
@@ -360,7 +362,8 @@ impl Mediator {
             }
             (Some(_) | None, _) => None,
         };
-        Ok(Wish { tool: wanted.tool, args, parent, again, facts, protective: wanted.protective, classified })
+        let part = within.part.clone();
+        Ok(Wish { tool: wanted.tool, args, parent, again, part, facts, protective: wanted.protective, classified })
     }
 
     /// What a call would be by nature: what it changes, and what is promised about it.

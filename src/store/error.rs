@@ -167,14 +167,14 @@ impl StoreError {
             StoreError::Io { source, .. } => source.kind() == io::ErrorKind::InvalidInput,
             StoreError::NotASegment { .. } | StoreError::Row { .. } | StoreError::NotAKey { .. } => true,
             StoreError::InUse { .. }
-            | StoreError::HalfRestored { .. }
             | StoreError::Newer { .. }
             | StoreError::OldSqlite { .. }
             | StoreError::Setting { .. }
             | StoreError::NoLog { .. }
             | StoreError::TooSlow { .. }
             | StoreError::NoThread(_)
-            | StoreError::NotWritable { .. } => false,
+            | StoreError::NotWritable { .. }
+            | StoreError::HalfRestored { .. } => false,
         }
     }
 

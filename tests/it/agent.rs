@@ -4,6 +4,8 @@ mod below;
 mod extend;
 mod hostile;
 mod judge;
+mod lazy;
+mod interlocks;
 mod llama;
 mod resume;
 mod server;

@@ -16,6 +16,7 @@ mod clocks;
 mod daemon;
 mod effects;
 mod evidence;
+mod faults;
 mod imports;
 mod limits;
 mod mcp;

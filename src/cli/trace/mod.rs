@@ -32,13 +32,7 @@ const GENERATIONS_MAX: usize = 16;
 
 pub(super) fn trace(args: &TraceArgs, out: &Out) -> Result<(), CliError> {
     let state = state_of(args.state.as_deref())?;
-    let run = match args.run.as_str() {
-        "last" => last(&state)?,
-        name => name.parse::<RunId>().map_err(|error| {
-            CliError::new(Exit::Usage, error.to_string())
-                .hint("the run stands in the answer of `say --json`, or say last")
-        })?,
-    };
+    let run = run_of(&state, &args.run)?;
     let graph = Graph::of(run, facts(&state, run)?);
     if graph.events.is_empty() {
         return Err(CliError::new(Exit::NotSo, format!("the log in {} has no run {run}", state.display()))
@@ -53,14 +47,25 @@ pub(super) fn trace(args: &TraceArgs, out: &Out) -> Result<(), CliError> {
     }
 }
 
-fn state_of(named: Option<&Path>) -> Result<PathBuf, CliError> {
+/// The run of this name; `last` is the one that was opened last.
+pub(super) fn run_of(state: &Path, name: &str) -> Result<RunId, CliError> {
+    match name {
+        "last" => last(state),
+        name => name.parse::<RunId>().map_err(|error| {
+            CliError::new(Exit::Usage, error.to_string())
+                .hint("the run stands in the answer of `say --json`, or say last")
+        }),
+    }
+}
+
+pub(super) fn state_of(named: Option<&Path>) -> Result<PathBuf, CliError> {
     places::state(named).ok_or_else(|| {
         CliError::new(Exit::Usage, "no state directory is named, and there is no home directory")
             .hint("name it with --state DIR")
     })
 }
 
-fn store(error: StoreError) -> CliError {
+pub(super) fn store(error: StoreError) -> CliError {
     let exit = if matches!(error, StoreError::NoLog { .. }) { Exit::NoInput } else { Exit::Data };
     CliError::new(exit, error.to_string()).hint("name the state directory with --state DIR")
 }

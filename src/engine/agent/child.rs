@@ -146,7 +146,7 @@ impl Handle {
             narrowing: profile.narrowing(names.map(Iterator::collect)),
         };
         let work_dirs = cwd.iter().filter_map(|cwd| cwd.to_str()).map(str::to_owned).collect();
-        let within = Within { parent: Some(call), again: None, cwd: cwd.clone(), work_dirs };
+        let within = Within { parent: Some(call), again: None, part: None, cwd: cwd.clone(), work_dirs };
         let (name, start) = (who.asker.name.clone(), if profile.fork { "fork" } else { "cold" });
         let before = if profile.fork { above.before.iter().copied().chain([call.run]).collect() } else { Vec::new() };
         let opened = Opened { depth, cwd, before };

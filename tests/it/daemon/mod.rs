@@ -3,6 +3,7 @@ mod agents;
 mod answers;
 mod commands;
 mod crash;
+mod effects;
 mod ground;
 mod interlocks;
 mod keep;

@@ -2,6 +2,7 @@
 
 mod access;
 mod cases;
+mod census;
 mod drive;
 mod fixture;
 mod lives;
@@ -210,4 +211,9 @@ fn evidence(daemon: &Daemon, kind: &str, fits: impl Fn(&[Value]) -> bool) {
         let rows = daemon.ask("evidence.query", json!({"kind": kind, "limit": 30})).unwrap();
         fits(rows.as_array().unwrap()).then_some(())
     });
+}
+
+/// One call over MCP, on a connection of its own.
+pub(super) fn once(daemon: &Daemon, tool: &str, input: Value) -> Value {
+    Client::legacy(daemon, json!({})).call(tool, input)
 }
