@@ -192,11 +192,11 @@ pub enum Tie {
     Order,
     /// A wish and what decided it: leave, a question, a denial.
     Decision,
-    /// What belongs together as question and answer: a wish and its end, a question and its answer, what a model was asked
-    /// and the end of its run.
+    /// What belongs together as question and answer: a wish and its end, a question and its answer, what a model was
+    /// asked and the end of its run.
     Pairing,
-    /// What makes or ends another thing: a run and its calls, an answer of a model and the calls in it, a call and the run
-    /// that it made, an unknown and what was found out.
+    /// What makes or ends another thing: a run and its calls, an answer of a model and the calls in it, a call and the
+    /// run that it made, an unknown and what was found out.
     Lifecycle,
 }
 

@@ -196,8 +196,8 @@ pub(super) fn turns(graph: &Graph) -> BTreeMap<(RunId, u64), usize> {
     turns
 }
 
-/// Joins the moves: along the loop, from what was asked to the end, from a batch back to the loop that waited for it, and
-/// from a call to the run that it made and back.
+/// Joins the moves: along the loop, from what was asked to the end, from a batch back to the loop that waited for it,
+/// and from a call to the run that it made and back.
 pub(super) fn join(graph: &Graph, add: &mut impl FnMut(usize, usize, Tie)) {
     for moves in graph.moves.values() {
         for pair in moves.windows(2) {
