@@ -265,6 +265,7 @@ impl Load {
                 protective: false,
                 again: None,
                 classified: None,
+                part: None,
             })
         };
         inputs.into_iter().map(wish).collect()

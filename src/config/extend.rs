@@ -37,7 +37,7 @@ const RESERVED: &[&str] =
 const OF_A_SERVER: &str = "__";
 
 /// Tools that may have another name: those whose work does not depend on what they are called.
-const ALIASED: &[&str] = &["device", "read_file", "write_file", "shell", "http"];
+pub(super) const ALIASED: &[&str] = &["device", "read_file", "write_file", "shell", "http"];
 
 /// Another name for a tool.
 #[derive(Debug, Clone, PartialEq, Eq)]

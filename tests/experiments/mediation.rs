@@ -108,6 +108,7 @@ fn wish(tool: &str, input: Value) -> Wish {
         protective: false,
         again: None,
         classified: None,
+        part: None,
     }
 }
 
