@@ -39,7 +39,7 @@ pub(super) fn critical_removal(command: &Command, facts: &PathFacts) -> Option<S
             operands[..operands.len().saturating_sub(kept)].to_vec()
         }
         "rsync" if rest.iter().any(|word| word.text.starts_with("--del")) => {
-            rest.iter().filter(plain).next_back().into_iter().collect()
+            rest.iter().rfind(plain).into_iter().collect()
         }
         "tar" if has(&["--remove-files"]) => rest.iter().filter(plain).collect(),
         // Who takes the rights of a directory and all below it from everybody has removed it for them. The working
