@@ -1,10 +1,12 @@
 //! The daemon in front of other MCP servers: the cases that people report of such proxies, from outside.
 
 mod access;
+mod authority;
 mod cases;
 mod drive;
 mod fixture;
 mod lives;
+mod oauth;
 mod others;
 mod tasks;
 
