@@ -176,6 +176,7 @@ pub fn run(places: Places) -> Result<(), BootError> {
     let (keeper, keeper_thread) = keeper::start(state).map_err(|error| BootError::Other(error.into()))?;
     let writer = opened.store.writer();
     own::note_previous(&writer, opened.previous_ended, opened.previous_head);
+    own::note_restored(&writer, &places.state);
     own::forget_ground_alarms(&keeper);
 
     // Before the runtime: a wedged runtime must not stop the supervisor.
@@ -330,7 +331,8 @@ async fn serve(made: Made) -> Result<(), BootError> {
         None => Arc::clone(&config.devices),
         Some(plant) => Arc::new(config::interlock::bind(plant.devices.clone(), &config.interlocks)?),
     };
-    let grounds = surface::grounds(&config, &places.state)?;
+    let (model_sender, model_receiver) = watch::channel(None);
+    let grounds = surface::grounds(&config, &places.state, model_receiver.clone())?;
     let access = mcp::access(&config)?;
     let settings = mcp::servers(&config, &places.state)?;
     let (down, updates) = crate::tool::mcp::Servers::new();
@@ -357,9 +359,11 @@ async fn serve(made: Made) -> Result<(), BootError> {
         tracing::error!(kind = "MODEL_OFF", "{error}; there is no language model until the next reload");
         None
     });
-    let (model_sender, model_receiver) = watch::channel(model);
+    model_sender.send_replace(model);
     let (state, evidence) = (places.state.clone(), writer.clone());
-    let models = Models::new(mediator.clone(), evidence, log.clone(), state, model_receiver);
+    let told = watch::Sender::new(Arc::from(learned.0.told.as_slice()));
+    let models = Models::new(mediator.clone(), evidence, log.clone(), state, model_receiver, told.subscribe());
+    let told_tools = told.subscribe();
     let open = mends.len();
     let owner = Owner::new(Parts {
         inbox,
@@ -384,10 +388,10 @@ async fn serve(made: Made) -> Result<(), BootError> {
     let (learner, learner_inbox) = Learner::new(keeper.clone());
     let basis = commands.basis(Arc::clone(&devices));
     let (listener, ears) =
-        Listener::new(basis.ears(&learned.0), mediator.clone(), writer.clone(), learner.clone(), later);
+        Listener::new(basis.ears(&learned.0, learned.1), mediator.clone(), writer.clone(), learner.clone(), later);
     let listener_running = tokio::spawn(ears.run());
     let learner_owner =
-        learner::Owner::new(learner_inbox, basis, learned, keeper.clone(), writer.clone(), listener.clone());
+        learner::Owner::new(learner_inbox, basis, learned, keeper.clone(), writer.clone(), listener.clone(), told);
     let learner_running = tokio::spawn(learner_owner.run());
     let (servers, servers_owner) = servers::new(
         down,
@@ -398,6 +402,7 @@ async fn serve(made: Made) -> Result<(), BootError> {
             mediator: mediator.clone(),
             surface: surface_sender.clone(),
             approved: remembered.approved,
+            told: told_tools,
         },
     );
     let servers_running = tokio::spawn(servers_owner.run());

@@ -36,9 +36,6 @@
 //! - [`boot`]: the only place that constructs everything, and the only start and stop order.
 //! - [`engine`]: `mediator` carries the machine's actions out, `listener` owns the active commands and the short
 //!   dialogues, `learner` what was learned and its versions, `agent` drives the runs of a language model, `supervisor`
-//!   watches our threads, `tasks` turns its notices into evidence and alarms, `own` runs the tools that act on the daemon
-//!   itself, `keeper` owns `state.db`, `ground` looks after the log and its disk, `watch` supervises what is not ours,
-//!   `resolver` finds out what became of unknown effects, `workflow` carries groups of effects with a guarantee.
 //!   watches our threads, `tasks` turns its notices into evidence and alarms, `own` runs the tools that act on the
 //!   daemon itself, `keeper` owns `state.db`, `ground` looks after the log and its disk, `resolver` finds out what became
 //!   of unknown effects, `workflow` carries groups of effects with a guarantee, `watch` supervises what is not ours.
@@ -47,7 +44,6 @@
 //! - [`infer`]: the classifier through ONNX Runtime, and the passages of manuals. Neither ever acts.
 //! - [`provider`]: the wire formats of model providers: bytes, cut anywhere, into blocks, and blocks into the next request.
 //!   `domain::block` has the blocks; `domain::repair` mends a history and says what each provider would refuse of it.
-//! - [`tool`]: runs an order: device (Modbus), files, shell, HTTP.
 //! - [`tool`]: runs an order: device (Modbus), files, shell, HTTP, tools of the MCP servers behind us (`tool::mcp`, whose
 //!   place in the surface is `engine::servers`).
 //! - [`sys`]: what only the kernel can say or do; `unsafe` lives here.
@@ -78,6 +74,12 @@
 //! - The classifier only votes (`domain::command::vote`): alone it takes one reject in twelve for a command, at any
 //!   confidence. No segmenter is loaded: pairs of syllables find every right passage of the noisy questions, words two
 //!   in three.
+//! - What was learned bends the classifier's head (`domain::learn::head`), and the head is derived, never stored: the same
+//!   version of the learned set gives the same head, so a rollback needs nothing of its own.
+//! - The larger model (a sentence encoder with a linear head) is made by `cargo xtask models` and votes like the small
+//!   one. It is not the default: it knows more words and no sounds, and understands fewer misheard sentences.
+//! - A repair of a tool's description or of a skill is an overlay of the learned set, in force only while the text is word
+//!   for word what it was made for.
 //! - Two packages: the boundary that matters is "no tokio, no SQLite, no clock at the centre", and review alone does
 //!   not hold it.
 //! - The mediator numbers its own records and the writer numbers the rows: the log has other customers (tasks, heard

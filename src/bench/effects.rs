@@ -34,6 +34,7 @@ pub fn run(long: bool) -> Result<Value, Malformed> {
         "a6_edges_per_s_1m": spheres(1_000_000)?,
         "a7_effects_per_s_total_order_300k": orders(300_000)?,
         "ledger_us_per_call": ledger(),
+        "ledger_all_calls_us_per_call": super::ledger::per_call(),
     });
     if let Some(large) = large {
         figures["a1_a5_events_per_s_10m"] = large.into();

@@ -4,6 +4,7 @@ pub mod drive;
 pub mod effects;
 pub mod evidence;
 pub mod gate;
+mod ledger;
 pub mod liveness;
 pub mod match_bench;
 pub mod mcp;

@@ -12,9 +12,11 @@ use interlock_domain::risk::Risk;
 use interlock_domain::surface::contract::{Contract, Effect, OutcomeBy};
 use interlock_domain::surface::device::{ActionFacts, DeviceFacts, DeviceTable};
 use interlock_domain::surface::tool::{Annotations, BadTool, Definition, Kind, Text, Tool};
+use tokio::sync::watch;
 
 use super::{BootError, Places};
 use crate::config::Config;
+use crate::config::policy::Classifier;
 use crate::engine::classify::Classify;
 use crate::engine::handle::Grounds;
 use crate::engine::mediator::{Settings, own_paths};
@@ -23,7 +25,11 @@ use crate::tool::device::{DeviceTool, EVERY};
 use crate::tool::{About, Tools, device, files, http, shell};
 
 /// Where tools work: the first working directory of the configuration, else one in the state directory.
-pub(super) fn grounds(config: &Config, state: &Path) -> Result<Grounds, BootError> {
+pub(super) fn grounds(
+    config: &Config,
+    state: &Path,
+    models: watch::Receiver<Option<Arc<agent::Settings>>>,
+) -> Result<Grounds, BootError> {
     let own = state.join("work");
     let cwd = config.work_dirs.first().cloned().unwrap_or_else(|| own.clone());
     if cwd == own {
@@ -32,7 +38,12 @@ pub(super) fn grounds(config: &Config, state: &Path) -> Result<Grounds, BootErro
     }
     // Where another mode asks people anyway, nobody needs an opinion.
     let asked = config.classifier.as_ref().filter(|_| config.mode == Mode::BypassPermissions);
-    let classify = asked.map(|command| Arc::new(Classify { command: command.clone(), cwd: cwd.clone() }));
+    let classify = asked.map(|asked| {
+        Arc::new(match asked {
+            Classifier::Command(command) => Classify::Command { command: command.clone(), cwd: cwd.clone() },
+            Classifier::Model => Classify::model(models),
+        })
+    });
     Ok(Grounds {
         cwd,
         home: std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute()),
@@ -88,7 +99,13 @@ fn make(devices: &Devices, config: &Config) -> Result<Vec<Arc<Tool>>, BadTool> {
             tools.push(Tool::new(Definition { name: alias.name.clone(), ..tool.definition().clone() })?);
         }
     }
-    Ok(tools.into_iter().map(|tool| Arc::new(tool.promised(&config.contracts))).collect())
+    let stands_for =
+        |name: &ToolName| config.extensions.aliases.iter().find(|alias| alias.name == *name).map(|alias| &alias.tool);
+    let promised = |tool: Tool| {
+        let of = stands_for(tool.name()).cloned();
+        Arc::new(tool.promised(&config.contracts, of.as_ref()))
+    };
+    Ok(tools.into_iter().map(promised).collect())
 }
 
 fn tool(about: &About, kind: Kind, annotations: Annotations) -> Result<Tool, BadTool> {
@@ -212,4 +229,34 @@ fn own(config: &Config, places: &Places) -> Vec<PathBuf> {
     paths.extend(config.extensions.command_files.iter().cloned());
     paths.push(places.socket.clone());
     paths
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the shipped commands act on: every action of the plant that comes with it says what is true of it.
+    #[test]
+    fn each_action_of_the_shipped_plant_has_a_contract() {
+        let (devices, _) = crate::boot::devices(&crate::config::load(None).unwrap()).unwrap();
+        let (mut held, mut pressed) = (0, 0);
+        for device in devices.iter() {
+            let all = contracts(&devices, device);
+            for action in device.actions.values().filter(|action| matches!(action.does, Does::Writes(_))) {
+                let contract = &all[&action.name];
+                assert_eq!(contract.op_kind, format!("device.{}", action.name), "{}", device.name);
+                contract.check().unwrap();
+                // What holds its value is read back, and the same again adds nothing; a press is neither.
+                let holds = devices.leaves_a_state(device, &action.does);
+                assert_eq!(
+                    (contract.outcome == OutcomeBy::Query, contract.idempotent),
+                    (holds, holds),
+                    "{}",
+                    device.name
+                );
+                if holds { held += 1 } else { pressed += 1 }
+            }
+        }
+        assert!(held > 20, "{held} held, {pressed} pressed");
+    }
 }

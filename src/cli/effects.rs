@@ -4,16 +4,22 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use interlock_domain::effect::anomaly::Malformed;
+use interlock_domain::effect::chronicle::Chronicle;
+use interlock_domain::id::Seq;
 use serde_json::{Value, json};
 
-use super::args::{EffectsVerb, Lang};
+use super::args::{EffectsFrom, EffectsVerb, Lang};
 use super::client::Client;
 use super::error::{CliError, Exit};
 use super::json_lines;
 use super::out::Out;
+use super::trace;
 use crate::config;
 use crate::record::census::Census;
 use crate::record::effects;
+use crate::record::ledger::{self, Reader};
+use crate::store::read::{self, Query, ROWS_MAX};
 
 /// The longest history that is taken, in bytes: some 300,000 events.
 const HISTORY_LEN_MAX: u64 = 16 << 20;
@@ -24,7 +30,17 @@ pub(super) fn effects(
     out: &Out,
 ) -> Result<(), CliError> {
     match verb {
-        EffectsVerb::Check => check(),
+        EffectsVerb::Check(from) if from.run.is_none() && !from.all => check(),
+        EffectsVerb::Check(from) => {
+            let (id, chronicle) = of_log(from)?;
+            let found = chronicle.check();
+            out.json(&ledger::told(&id, &found))?;
+            if found.is_empty() { Ok(()) } else { Err(CliError::silent(Exit::NotSo)) }
+        }
+        EffectsVerb::History(from) => {
+            let (id, chronicle) = of_log(from)?;
+            out.json(&chronicle.written(&id))
+        }
         EffectsVerb::Census { tools, json } => {
             let servers = match tools {
                 Some(file) => of_file(file)?,
@@ -54,6 +70,41 @@ fn check() -> Result<(), CliError> {
         (true, true) => Err(CliError::silent(Exit::NotSo)),
         (true, false) => Ok(()),
     }
+}
+
+/// The most effects that are read from a log at once: about a gigabyte of rows. `--run` reads less.
+const ROWS_TOTAL_MAX: usize = 2_000_000;
+
+/// The history of a run, or of all that the log has.
+fn of_log(from: &EffectsFrom) -> Result<(String, Chronicle), CliError> {
+    let state = trace::state_of(from.state.as_deref())?;
+    let run = match from.run.as_deref() {
+        None => None,
+        Some(name) => Some(trace::run_of(&state, name)?),
+    };
+    let id = run.map_or_else(|| "all".to_owned(), |run| run.to_string());
+    let mut reader = Reader::default();
+    let bad = |error: Malformed| CliError::new(Exit::Data, format!("the log in {}: {error}", state.display()));
+    let (mut after, mut rows, mut any) = (Seq(0), 0, false);
+    loop {
+        let query = Query { run, after: Some(after), limit: Some(ROWS_MAX), ..Query::default() };
+        let page = read::query(&state, &query).map_err(trace::store)?;
+        let Some(newest) = page.last().map(|row| row.seq) else { break };
+        (after, rows, any) = (newest, rows + page.len(), true);
+        page.iter().try_for_each(|row| reader.take(row)).map_err(bad)?;
+        if page.len() < ROWS_MAX {
+            break;
+        }
+        if rows >= ROWS_TOTAL_MAX {
+            return Err(CliError::new(Exit::Data, format!("the log has more than {ROWS_TOTAL_MAX} rows"))
+                .hint("name one run with --run"));
+        }
+    }
+    if !any && run.is_some() {
+        return Err(CliError::new(Exit::NotSo, format!("the log in {} has no run {id}", state.display()))
+            .hint("interlock evidence query --kind run_opened lists the runs"));
+    }
+    Ok((id, reader.end().map_err(bad)?))
 }
 
 fn of_daemon(client: Client) -> Result<BTreeMap<String, Vec<Value>>, CliError> {

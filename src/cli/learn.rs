@@ -40,7 +40,10 @@ pub(super) fn learn(
             }
             Ok(())
         }
-        LearnVerb::Describe { files } => super::learn_describe::describe(files, out),
+        LearnVerb::Describe { files, propose } => {
+            let ask = |proposal: Value| client()?.ask("learn.propose", json!({ "proposal": proposal }));
+            super::learn_describe::describe(files, propose.then_some(&ask as super::learn_describe::Ask<'_>), out)
+        }
         LearnVerb::Propose(args) => propose(args, client, out),
         LearnVerb::Approve { proposal, json } => {
             told(client()?.ask("learn.approve", json!({ "proposal": proposal, "lang": lang }))?, *json, out)

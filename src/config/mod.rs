@@ -120,8 +120,8 @@ pub struct Config {
     pub policy_files: Vec<PathBuf>,
     /// When repeated denials of one kind are too many.
     pub breaker: Breaker,
-    /// The command that gives an opinion on calls in `bypassPermissions`.
-    pub classifier: Option<Vec<String>>,
+    /// Who gives an opinion on calls in `bypassPermissions`.
+    pub classifier: Option<policy::Classifier>,
     /// One that fails does not ask.
     pub classifier_fails_open: bool,
     /// The directories that tools may work in: absolute.
@@ -176,7 +176,12 @@ pub fn load(file: Option<&Path>) -> Result<Config, ConfigError> {
 /// # Errors
 /// When it cannot be read, is too long, or is not UTF-8.
 pub fn read(path: &Path) -> Result<String, ConfigError> {
-    let length = std::fs::metadata(path).map_err(|error| unreadable(path, &error))?.len();
+    let meta = std::fs::metadata(path).map_err(|error| unreadable(path, &error))?;
+    // A device or a pipe has no length, and may never end.
+    if !meta.is_file() {
+        return Err(ConfigError::of_file(path, "it is no regular file"));
+    }
+    let length = meta.len();
     if length > FILE_BYTES_MAX {
         return Err(ConfigError::of_file(
             path,
@@ -287,12 +292,17 @@ pub fn check(path: &Path, text: &str) -> Result<Config, ConfigError> {
         }
         mcp.servers.push(server.clone());
     }
+    let agent = agent::parse(text, path)?;
     Ok(Config {
         file: Some(path.to_owned()),
         devices: Arc::new(devices),
         interlocks,
         recipes: Arc::new(workflow::parse(text, path)?),
-        contracts: contract::parse(text, path)?,
+        contracts: contract::parse(
+            text,
+            path,
+            &contract::Names { aliases: &extensions.aliases, servers: &mcp.servers },
+        )?,
         mcp,
         ask_patience,
         dialogue_patience,
@@ -301,8 +311,11 @@ pub fn check(path: &Path, text: &str) -> Result<Config, ConfigError> {
         rule_order,
         rules: Arc::new(rules),
         policy_files: file.policy.files.iter().map(|file| directory.join(file.get_ref())).collect(),
-        classifier: classifier(&file.policy)
-            .map_err(|span| wrong(span, "a classifier is a program and its arguments".to_owned()))?,
+        classifier: policy::classifier(
+            policy::Source { path, text },
+            file.policy.classifier.as_ref(),
+            agent.is_some(),
+        )?,
         classifier_fails_open: file.policy.classifier_fails_open.unwrap_or(false),
         breaker: Breaker {
             denials_max: match file.policy.denials_max.as_ref().map(Spanned::get_ref) {
@@ -333,7 +346,7 @@ pub fn check(path: &Path, text: &str) -> Result<Config, ConfigError> {
         http_link_local: file.http.link_local.unwrap_or(false),
         model: model::model(path, text, &file.model)?,
         knowledge_folders: model::folders(path, text, &file.knowledge)?,
-        agent: agent::parse(text, path)?,
+        agent,
         extensions,
     })
 }
@@ -357,13 +370,6 @@ fn rules(path: &Path, text: &str, policy: &file::Policy) -> Result<Rules, Config
         rules.extend(policy::file(&directory.join(file.get_ref()), ground)?);
     }
     Ok(Rules::new(rules))
-}
-
-fn classifier(policy: &file::Policy) -> Result<Option<Vec<String>>, std::ops::Range<usize>> {
-    match &policy.classifier {
-        Some(command) if command.get_ref().first().is_none_or(String::is_empty) => Err(command.span()),
-        written => Ok(written.as_ref().map(|command| command.get_ref().clone())),
-    }
 }
 
 fn word<T>(

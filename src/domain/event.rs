@@ -8,6 +8,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::closure::Ending;
+use crate::effect::ledger::{Change, Noted};
 use crate::effect::outcome::{Known, OpKey};
 use crate::gate::docket::{Answer, Ignored, Question};
 use crate::gate::policy::Mode;
@@ -152,6 +153,8 @@ pub enum Event {
         args: Arc<Value>,
         /// What is promised about it.
         contract: Arc<Contract>,
+        /// What the ledger noted of it.
+        noted: Arc<Noted>,
     },
     /// It was started.
     Started {
@@ -183,6 +186,13 @@ pub enum Event {
         call: CallId,
         /// How.
         ending: Ending,
+    },
+    /// One of the eight anomalies is there or may be, or turned out not to be.
+    Anomaly {
+        /// The call by which it was learned.
+        call: CallId,
+        /// What was found.
+        change: Change,
     },
     /// A tool reported on a call that had ended already, or was never started.
     LateReport {
@@ -220,6 +230,7 @@ impl Event {
             | Event::Examined { call, .. }
             | Event::Settled { call, .. }
             | Event::LateReport { call }
+            | Event::Anomaly { call, .. }
             | Event::Resolved { call, .. } => Some(*call),
         }
     }
@@ -243,6 +254,7 @@ impl Event {
             Event::Examined { .. } => "validity",
             Event::Settled { .. } => "settled",
             Event::LateReport { .. } => "late_report",
+            Event::Anomaly { .. } => "anomaly",
             Event::Resolved { .. } => "resolved",
         }
     }

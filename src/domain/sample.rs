@@ -95,6 +95,7 @@ pub(crate) fn wish(verb: &str) -> Wish {
         parent: None,
         again: None,
         classified: None,
+        part: None,
         facts: Arc::default(),
         protective: false,
     }
@@ -111,9 +112,13 @@ pub(crate) fn calls(number: u64, verbs: &[&str]) -> Vec<Call> {
 
 /// Permits for verbs that an operator may do without a question.
 pub(crate) fn permits(number: u64, verbs: &[&str]) -> Vec<Permit> {
+    permitted(calls(number, verbs), Via::Cli)
+}
+
+/// Permits for calls that may go on without a question.
+pub(crate) fn permitted(calls: Vec<Call>, via: Via) -> Vec<Permit> {
     let mut ids = QuestionIds::starting_at(QuestionId(1));
-    let (docket, refused) =
-        judge(&policy(Via::Cli), Epoch(0), calls(number, verbs), &mut ids, &mut Denials::default(), Tick(0));
+    let (docket, refused) = judge(&policy(via), Epoch(0), calls, &mut ids, &mut Denials::default(), Tick(0));
     assert!(refused.is_empty(), "{refused:?}");
     docket.clear().unwrap()
 }

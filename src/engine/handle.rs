@@ -11,15 +11,16 @@ use interlock_domain::gate::policy::Mode;
 use interlock_domain::id::{BatchId, CallId, QuestionId, RunId, Seq, ToolName};
 use interlock_domain::request::args::{Args, TooLarge};
 use interlock_domain::request::why::Why;
-use interlock_domain::request::{Asker, Via, Wish};
+use interlock_domain::request::{Asker, Part, Via, Wish};
 use interlock_domain::surface::Surface;
 use interlock_domain::surface::narrow::Narrowing;
 use interlock_domain::surface::nature::Nature;
 use serde_json::Value;
 use thiserror::Error;
 use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::Instant;
 
-use super::classify::Classify;
+use super::classify::{BATCH_PATIENCE, Classify};
 use crate::mcp::upward::Line;
 use crate::tool::Tools;
 
@@ -82,6 +83,8 @@ pub struct Within {
     pub parent: Option<CallId>,
     /// The call that began the operation, when this is another attempt at it with the same key.
     pub again: Option<CallId>,
+    /// The place of each wish in a workflow, which makes one wish at a time.
+    pub part: Option<Arc<Part>>,
     /// Where its tools start, instead of the daemon's working directory: absolute.
     pub cwd: Option<PathBuf>,
     /// Directories besides the configured ones that may be worked in: absolute.
@@ -325,7 +328,7 @@ impl Mediator {
     /// # Errors
     /// As [`Mediator::submit`].
     pub async fn submit_on_line(&self, run: RunId, wanted: Wanted, line: Line) -> Result<Submitted, NotTaken> {
-        let wishes = vec![self.wish(wanted, &Within::default()).await?];
+        let wishes = vec![self.wish(wanted, &Within::default(), Instant::now() + BATCH_PATIENCE).await?];
         self.send(|back| Message::Submit { run, wishes, line: Some(line), back }).await?
     }
 
@@ -335,13 +338,14 @@ impl Mediator {
     /// As [`Mediator::submit`].
     pub async fn submit_within(&self, run: RunId, wanted: Vec<Wanted>, within: &Within) -> Result<Submitted, NotTaken> {
         let mut wishes = Vec::with_capacity(wanted.len());
+        let until = Instant::now() + BATCH_PATIENCE;
         for wanted in wanted {
-            wishes.push(self.wish(wanted, within).await?);
+            wishes.push(self.wish(wanted, within, until).await?);
         }
         self.send(|back| Message::Submit { run, wishes, line: None, back }).await?
     }
 
-    async fn wish(&self, wanted: Wanted, within: &Within) -> Result<Wish, NotTaken> {
+    async fn wish(&self, wanted: Wanted, within: &Within, until: Instant) -> Result<Wish, NotTaken> {
         let args = Args::new(wanted.input)?;
         let tool = self.surface.borrow().tool(&wanted.tool).map(Arc::clone);
         let paths = tool.as_ref().map(|tool| tool.paths(args.value())).unwrap_or_default();
@@ -352,10 +356,14 @@ impl Mediator {
         let facts = Arc::new(facts);
         let Within { parent, again, .. } = *within;
         let classified = match (&grounds.classify, &tool) {
-            (Some(classify), Some(tool)) if !wanted.protective => classify.opinion(tool, args.value()).await,
+            // Boxed: few have a classifier, and every wish would carry the room for its conversation.
+            (Some(classify), Some(tool)) if !wanted.protective => {
+                Box::pin(classify.opinion(tool, args.value(), until)).await
+            }
             (Some(_) | None, _) => None,
         };
-        Ok(Wish { tool: wanted.tool, args, parent, again, facts, protective: wanted.protective, classified })
+        let part = within.part.clone();
+        Ok(Wish { tool: wanted.tool, args, parent, again, part, facts, protective: wanted.protective, classified })
     }
 
     /// What a call would be by nature: what it changes, and what is promised about it.

@@ -416,6 +416,9 @@ impl Owner {
         if let Event::Settled { call, ending: Ending::NotStarted(Why::DeniedRepeatedly { times, .. }) } = event {
             self.parts.own.denied_repeatedly(*call, *times);
         }
+        if let Event::Anomaly { call: _, change } = event {
+            self.parts.own.anomaly(change);
+        }
         let row = row(event, super::stamp::now());
         let mut waiting = crate::store::queue::Entry { row, now, tell: Tell::Ticket(entry.0), receipt };
         // A full queue means that the disk is slower than the world: wait for it, as every caller of the log does.

@@ -16,6 +16,8 @@ use interlock_domain::gate::policy::ASK_PATIENCE;
 use interlock_domain::id::{QuestionId, RunId, ToolName};
 use interlock_domain::repair::Unknown;
 use interlock_domain::request::{Asker, Via};
+use interlock_domain::surface::companion::{About, Query, Says};
+use interlock_domain::surface::nature::{Deed, Nature};
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
@@ -93,7 +95,10 @@ async fn look(mediator: Mediator, devices: Arc<Devices>, sought: Sought) {
     let asker = Asker { via: Via::Cli, name: "interlock".to_owned() };
     let Ok(run) = mediator.open_run(asker, true).await else { return };
     let shown = match sought.unknown.way_out {
-        WayOut::QueryFirst => read_back(&mediator, run, &devices, &sought.unknown).await,
+        WayOut::QueryFirst => match &sought.unknown.contract.with.query {
+            Some(query) => asked(&mediator, run, query, &sought.unknown).await,
+            None => read_back(&mediator, run, &devices, &sought.unknown).await,
+        },
         WayOut::Resend { retention } => again(&mediator, run, retention, &sought.unknown).await,
         WayOut::AskAgain | WayOut::Hold => Shown::Never,
     };
@@ -107,9 +112,47 @@ async fn look(mediator: Mediator, devices: Arc<Devices>, sought: Sought) {
     }
 }
 
+/// Asks the tool that the contract names. What would change something is not asked: looking must not act.
+async fn asked(mediator: &Mediator, run: RunId, query: &Query, unknown: &Unknown) -> Shown {
+    let Some(args) = unknown.args.as_deref() else { return Shown::Never };
+    let about = About { op: &unknown.op.to_string(), input: args, output: &Value::Null };
+    let Some(input) = query.ask.input(about) else { return Shown::Never };
+    let Ok(tool) = ToolName::new(&query.ask.tool) else { return Shown::Never };
+    let mut rest = SETTLE;
+    let mut missed = 0;
+    for _ in 0..LOOKS_MAX {
+        // Looked at each time: a server that was gone may be there again, with other tools.
+        match mediator.nature(&tool, &input) {
+            Ok(nature) if nature.contract.changes() => {
+                tracing::warn!(%tool, op = %unknown.op, "a query that would change something is not asked");
+                return Shown::Never;
+            }
+            Ok(_) | Err(_) => {}
+        }
+        if let Some(Ending::Ran(Known::Done(answer))) = one(mediator, run, tool.as_str(), input.clone(), None).await {
+            match query.read(&answer) {
+                Says::Done => return Shown::Done(format!("{tool} says that it is done")),
+                // It may have been on its way at the first look.
+                Says::NotThere => {
+                    missed += 1;
+                    if missed == 2 {
+                        return Shown::NotThere(format!("{tool} says that it was not done"));
+                    }
+                }
+                Says::Nothing => {}
+            }
+        }
+        sleep_until(Instant::now() + rest).await;
+        rest = if missed > 0 { SETTLE } else { rest * 2 };
+    }
+    Shown::Nothing
+}
+
 /// Reads the points that the call wrote.
 async fn read_back(mediator: &Mediator, run: RunId, devices: &Devices, unknown: &Unknown) -> Shown {
-    if unknown.tool.as_str() != crate::tool::device::ABOUT.name {
+    // By what it is, not by its name: the device tool may have several.
+    let nature = unknown.args.as_deref().map(|args| mediator.nature(&unknown.tool, args));
+    if !matches!(nature, Some(Ok(Nature { deed: Deed::Device { .. }, .. }))) {
         return Shown::Never;
     }
     let looks = unknown.args.as_deref().and_then(|args| Call::parse(args).ok());

@@ -1,7 +1,9 @@
 //! The written form of a contract (effects, section 6): evidence, repair after a crash, and `_meta` of MCP tools.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
+use interlock_domain::surface::companion::{Companion, Companions, Query};
 use interlock_domain::surface::contract::{Commutes, Contract, Effect, OpId, OutcomeBy, Provenance, Visibility};
 use serde_json::{Map, Value, json};
 
@@ -31,6 +33,16 @@ pub fn to_json(contract: &Contract) -> Value {
             members.insert("outcome".to_owned(), json!({ "resend_original_s": retention.as_secs() }));
         }
     }
+    if !contract.with.resources.is_empty() {
+        members.insert("resources".to_owned(), json!(contract.with.resources));
+    }
+    if let Some(query) = &contract.with.query {
+        let mut written = companion_json(&query.ask);
+        if !query.done.is_empty() || !query.failed.is_empty() {
+            (written["done"], written["failed"]) = (json!(query.done), json!(query.failed));
+        }
+        members.insert("query".to_owned(), written);
+    }
     if contract.idempotent {
         members.insert("idempotent".to_owned(), true.into());
     }
@@ -40,8 +52,13 @@ pub fn to_json(contract: &Contract) -> Value {
             "inverse": inverse,
             "precondition": precondition,
             "window_s": window.map(|window| window.as_secs()),
+            "call": contract.with.undo.as_ref().map(companion_json),
         }}),
-        Effect::Stageable { ttl } => json!({ "stageable_s": ttl.as_secs() }),
+        Effect::Stageable { ttl } => json!({
+            "stageable_s": ttl.as_secs(),
+            "release": contract.with.release.as_ref().map(companion_json),
+            "discard": contract.with.discard.as_ref().map(companion_json),
+        }),
         Effect::Irreversible => "irreversible".into(),
     };
     members.insert("effect".to_owned(), effect);
@@ -122,12 +139,51 @@ pub fn from_json(value: &Value) -> Contract {
             state: text(pair, "state"),
         });
     }
+    contract.with = companions(value);
     contract.provenance = match text(value, "provenance").as_deref() {
         Some("adapter") => Provenance::Adapter,
         Some("observed") => Provenance::Observed,
         _ => Provenance::Declared,
     };
     contract
+}
+
+fn companion_json(call: &Companion) -> Value {
+    let input = call.input.as_deref().and_then(|input| serde_json::from_str::<Value>(input).ok());
+    json!({ "tool": call.tool, "input": input })
+}
+
+/// A call: the name of its tool, or the tool and its input.
+fn companion(value: Option<&Value>) -> Option<Companion> {
+    let value = value?;
+    let tool = value.as_str().or_else(|| value.get("tool").and_then(Value::as_str))?;
+    let input = value.get("input").filter(|input| !input.is_null()).map(Value::to_string);
+    Some(Companion { tool: tool.to_owned(), input })
+}
+
+fn companions(value: &Value) -> Companions {
+    let of_effect = |key: &str| companion(value.get("effect").and_then(|effect| effect.get(key)));
+    let undo = value.get("effect").and_then(|effect| effect.get("reversible")).and_then(|effect| effect.get("call"));
+    let patterns = |key: &str| -> BTreeMap<String, String> {
+        let written = value.get("query").and_then(|query| query.get(key)).and_then(Value::as_object);
+        let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        written.into_iter().flatten().map(|(path, pattern)| (path.clone(), text(pattern))).collect()
+    };
+    let ask = companion(value.get("query"));
+    Companions {
+        query: ask.map(|ask| Query { ask, done: patterns("done"), failed: patterns("failed") }),
+        undo: companion(undo),
+        release: of_effect("release"),
+        discard: of_effect("discard"),
+        resources: value
+            .get("resources")
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str)
+            .map(str::to_owned)
+            .collect(),
+    }
 }
 
 #[cfg(test)]
@@ -154,6 +210,10 @@ mod tests {
             },
             visibility: Visibility::Declared(vec!["line 1".to_owned()]),
             commutes: vec![Commutes { kind: "add".to_owned(), resource: "*".to_owned(), state: None }],
+            with: Companions {
+                undo: Some(Companion { input: Some("{\"id\":\"{output.id}\"}".to_owned()), ..Companion::of("void") }),
+                ..Companions::default()
+            },
             provenance: Provenance::Observed,
         });
         check(&Contract {
@@ -161,6 +221,17 @@ mod tests {
             outcome: OutcomeBy::Query,
             effect: Effect::Stageable { ttl: Duration::from_secs(9) },
             visibility: Visibility::Private,
+            with: Companions {
+                query: Some(Query {
+                    ask: Companion::of("status"),
+                    done: [("state".to_owned(), "paid".to_owned())].into(),
+                    failed: BTreeMap::new(),
+                }),
+                undo: None,
+                release: Some(Companion::of("release")),
+                discard: Some(Companion::of("drop")),
+                resources: vec!["order/{input.id}".to_owned()],
+            },
             ..Contract::weakest("x")
         });
     }

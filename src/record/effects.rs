@@ -419,6 +419,60 @@ mod tests {
         assert_eq!(count, 17);
     }
 
+    /// Each definition turned over by hand, in both views: `A1!` is certain, `A1?` possible.
+    #[test]
+    fn each_variant_has_the_verdicts_of_the_definitions() {
+        let cases = include_str!("../../tests/cases/effect-variants.jsonl");
+        let mut wrong = Vec::new();
+        for text in cases.lines() {
+            let said: Value = serde_json::from_str(text).unwrap();
+            let line = read(text).unwrap();
+            let word =
+                |it: &Anomaly| format!("{}{}", it.kind.word(), if it.verdict.word() == "certain" { "!" } else { "?" });
+            let found: Vec<String> = line.history.check(&line.terms).iter().map(word).collect();
+            if json!(found) != said["anomalies"] {
+                wrong.push(format!("{}: {found:?}, not {}", said["id"], said["anomalies"]));
+            }
+        }
+        assert!(wrong.is_empty() && cases.lines().count() > 90, "{}", wrong.join("\n"));
+    }
+
+    #[test]
+    fn what_contradicts_itself_is_named_with_its_event() {
+        let begun = r#"["begin", "w", []], ["attempt", "a", "p", "w", "m"], ["effect", "e", "a", "r"]"#;
+        let table = [
+            (r#"["begin", "w", []]"#, "event 3: workflow \"w\""),
+            (r#"["attempt", "a", "q", "w", "m"]"#, "event 3: attempt \"a\""),
+            (r#"["attempt", "b", "q", "v", "m"]"#, "event 3: workflow \"v\""),
+            (r#"["effect", "e", "a", "s"]"#, "event 3: effect \"e\""),
+            (r#"["effect", "f", "b", "s"]"#, "event 3: effect \"f\" comes before its attempt \"b\""),
+            (r#"["observe", "b", "failed"]"#, "event 3: attempt \"b\""),
+            (r#"["comp", "b", "a"]"#, "event 3: attempt \"b\""),
+            (r#"["comp", "a", "b"]"#, "event 3: attempt \"b\""),
+            (r#"["neut", "a", "f"]"#, "event 3: effect \"f\""),
+            (r#"["dep", "e", "f"]"#, "event 3: effect \"f\""),
+            (r#"["order", "f", "e"]"#, "event 3: effect \"f\""),
+            (r#"["react", "x", "f"]"#, "event 3: effect \"f\""),
+            (r#"["react", "x", "e"], ["react", "x", "e"]"#, "event 4: reaction \"x\""),
+            (r#"["unreact", "x"]"#, "event 3: reaction \"x\""),
+            (r#"["release", "f"]"#, "event 3: effect \"f\""),
+            (r#"["discard", "f"]"#, "event 3: effect \"f\""),
+            (r#"["commit", "v", []]"#, "event 3: workflow \"v\""),
+            (r#"["commit", "w", ["m"]], ["commit", "w", ["m"]]"#, "event 4: "),
+            (r#"["commit", "w", ["m"]], ["abort", "w", null]"#, "event 4: "),
+            (r#"["abort", "w"], ["commit", "w", ["m"]]"#, "event 4: "),
+            (r#"["abort", "w"], ["abort", "w", "m"]"#, "event 4: "),
+        ];
+        for (more, want) in table {
+            let error = read(&format!(r#"{{"events": [{begun}, {more}]}}"#)).map(|_| ()).unwrap_err().to_string();
+            assert!(error.starts_with(want), "{more}: {error}");
+        }
+        // Strange, and legal: a branch that is given up before the whole, and twice.
+        for more in [r#"["abort", "w", "m"], ["abort", "w", "m"], ["commit", "w", []]"#, r#"["release", "e"]"#] {
+            assert!(read(&format!(r#"{{"events": [{begun}, {more}]}}"#)).is_ok(), "{more}");
+        }
+    }
+
     #[test]
     fn what_is_told_of_a_line_is_stable() {
         let line = read(

@@ -15,7 +15,7 @@ use interlock_domain::request::why::{Lang, Why};
 use interlock_domain::surface::outputs::{Validity, Verdict};
 use serde_json::{Value, json};
 
-use super::{Recorded, Row, Stamp, contract, kind};
+use super::{Recorded, Row, Stamp, contract, kind, ledger};
 
 /// The largest input or output that a row keeps whole, in bytes of JSON. With it a row stays below the bound at which
 /// its detail is cut, so that what repair needs is always there.
@@ -69,12 +69,22 @@ pub fn row(event: &Event, at: Stamp) -> Row {
             row.to = Some(class.word().into());
             row
         }
-        Event::Intent { call: _, op, tool, args, contract } => row.detailed(&json!({
-            "op": op.to_string(),
-            "tool": tool.as_str(),
-            "contract": contract::to_json(contract),
-            "input": kept(args),
-        })),
+        Event::Intent { call: _, op, tool, args, contract, noted } => {
+            let mut detail = json!({
+                "op": op.to_string(),
+                "tool": tool.as_str(),
+                "contract": contract::to_json(contract),
+                "input": kept(args),
+            });
+            ledger::note(&mut detail, noted);
+            row.detailed(&detail)
+        }
+        Event::Anomaly { call: _, change } => {
+            row.to = Some(change.verdict.map_or("gone", interlock_domain::effect::anomaly::Verdict::word).into());
+            row.cause = Some(change.kind.word().into());
+            let calls: Vec<String> = change.calls.iter().map(CallId::to_string).collect();
+            row.detailed(&json!({ "why": change.why, "calls": calls }))
+        }
         Event::Started { call: _ } | Event::StopAsked { call: _ } | Event::LateReport { call: _ } => row,
         Event::Examined { call: _, validity } => validity_row(row, validity),
         Event::Outcome { call: _, known } => ended(row, &Ending::Ran(known.clone())),
@@ -188,6 +198,7 @@ pub fn trace(recorded: &Recorded) -> Option<(CallId, Trace)> {
             at: Some(row.at.wall),
             // An intent whose detail cannot be read is still an intent: nothing is promised about it.
             contract: Arc::new(contract::from_json(detail.get("contract").unwrap_or(&Value::Null))),
+            noted: Arc::new(ledger::noted(&detail)),
         },
         "outcome" => Trace::Outcome { ending: ending(to, row.cause.as_deref(), &detail) },
         kind::SETTLED => Trace::Settled { unknown: to == "unknown" },

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use interlock_domain::effect::profile::Profile;
 use interlock_domain::effect::workflow::{Attempt, Stage, State, Workflow};
+use interlock_domain::time::Wall;
 use serde_json::{Value, json};
 
 use super::contract;
@@ -32,9 +33,13 @@ fn attempt(attempt: &Attempt) -> Value {
         "parent": attempt.parent.map(|call| call.to_string()),
         "call": attempt.call.map(|call| call.to_string()),
         "state": attempt.state.word(),
+        "held": attempt.held,
+        "sent": attempt.sent.map(|sent| sent.0),
         "undoes": attempt.undoes,
+        "releases": attempt.releases,
         "rests_on": attempt.rests_on,
         "values": attempt.values,
+        "output": attempt.output.as_deref(),
     })
 }
 
@@ -51,6 +56,7 @@ pub fn from_json(value: &Value) -> Option<Workflow> {
     let attempt = |value: &Value| -> Option<Attempt> {
         let text = |key: &str| value.get(key).and_then(Value::as_str).map(str::to_owned);
         let call = |key: &str| text(key).and_then(|call| call.parse().ok());
+        let place = |key: &str| value[key].as_u64().and_then(|at| usize::try_from(at).ok());
         let state = text("state")?;
         let states = [State::Held, State::Unknown, State::Done, State::Failed];
         Some(Attempt {
@@ -63,9 +69,13 @@ pub fn from_json(value: &Value) -> Option<Workflow> {
             parent: call("parent"),
             call: call("call"),
             state: states.into_iter().find(|known| known.word() == state)?,
-            undoes: value["undoes"].as_u64().and_then(|at| usize::try_from(at).ok()),
+            held: value["held"].as_bool().unwrap_or(false),
+            sent: value["sent"].as_i64().map(Wall),
+            undoes: place("undoes"),
+            releases: place("releases"),
             rests_on: places(&value["rests_on"]),
             values: texts(&value["values"]),
+            output: value.get("output").filter(|output| !output.is_null()).cloned().map(Arc::new),
         })
     };
     let stage = value.get("stage").and_then(Value::as_str)?;
@@ -102,6 +112,7 @@ mod tests {
         workflow.bound(at, "01KBA6AK800000000000000007.3.0".parse().unwrap());
         workflow.seen(at, State::Done, Some(&json!({ "n": "Q-1234" })));
         let blind = Contract { outcome: OutcomeBy::Query, ..Contract::weakest("act") };
+        workflow.sending(at, "01KBA6AK800000000000000007.1.0".parse().unwrap(), Wall(7));
         workflow.undo(0, "act".to_owned(), Arc::default(), Arc::new(blind));
         assert_eq!(from_json(&to_json(&workflow)), Some(workflow));
         assert_eq!(from_json(&json!({ "stage": "gone" })), None);

@@ -126,7 +126,12 @@ async fn act(order: &Order, tools: &Tools, line: Option<Line>) -> Report {
             OpId::None | OpId::Native => tools.http.run(input).await,
         },
         Kind::Declared(Declared { mcp: Some((server, raw)), .. }) => {
-            tools.servers.call((server, raw), order.tool(), input, line).await
+            let op = order.op().to_string();
+            let key = match &order.nature().contract.op_id {
+                OpId::Key(name) => Some((name.as_str(), op.as_str())),
+                OpId::None | OpId::Native => None,
+            };
+            tools.servers.call((server, raw), order.tool(), input, key, line).await
         }
         Kind::Monitor(_) | Kind::Declared(_) => {
             failed("no_such_tool", format!("{} has no code in this build", order.tool().name()))

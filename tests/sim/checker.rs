@@ -289,6 +289,7 @@ impl Checker {
             | Event::Queued { .. }
             | Event::Started { .. }
             | Event::Examined { .. }
+            | Event::Anomaly { .. }
             | Event::LateReport { .. } => {}
         }
     }

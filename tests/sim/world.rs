@@ -355,6 +355,7 @@ impl World {
                 parent,
                 again: None,
                 classified: None,
+                part: None,
                 facts: Arc::default(),
                 protective: false,
             });

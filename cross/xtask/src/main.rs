@@ -1,12 +1,14 @@
 //! Sets a fresh machine up, builds, runs and tests: `cargo xtask run`, `cargo xtask test`.
 //!
-//! Only std: this is the first thing that is compiled on a machine that has nothing yet. It prints each thing that it
+//! Little beside std: this is the first thing that is compiled on a machine that has nothing yet. It prints each thing that it
 //! is about to change on the machine, changes nothing that is already there, and needs no network when all is there.
 //! It must never turn something that is missing into a green result: what a test skipped is listed at the end, by
 //! name and with the reason.
 
+mod board;
 mod conformance;
 mod machine;
+mod models;
 mod runtime;
 mod steps;
 
@@ -22,6 +24,8 @@ cargo xtask run [ARGUMENTS…]   set the machine up, build a release, start `int
 cargo xtask test [NAME…]       set the machine up, then all checks; with names, only the steps that are called so
 cargo xtask conformance [PART…]  MCP's official suites and clients of others before the daemon, servers of others
                                behind it; needs npm; a step of `test` too
+cargo xtask models [FOLDER]    make the optional larger model (a sentence encoder, 72 MB) with its linear head
+cargo xtask build --board NAME a release for a board of cross/boards, against its oldest C library
 cargo xtask setup              only set the machine up, for building and for testing";
 
 /// Where the tree and its build products lie.
@@ -53,6 +57,8 @@ fn main() -> ExitCode {
         "run" => run(&places, rest),
         "test" => steps::test(&places, rest),
         "conformance" => conformance::run(&places, rest),
+        "models" => models::run(&places, rest),
+        "build" => board::named(rest).and_then(|name| board::build(&places, name)),
         "setup" => machine::for_building().and_then(|()| machine::for_testing(&places).map(|_| ExitCode::SUCCESS)),
         "help" | "--help" | "-h" => {
             println!("{HELP}");

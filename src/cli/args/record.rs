@@ -223,14 +223,31 @@ pub enum WorkflowVerb {
     },
 }
 
+/// Which effects of the log are meant.
+#[derive(Debug, Args)]
+pub struct EffectsFrom {
+    /// The effects of one run; `last` is the one that was opened last.
+    #[arg(long, value_name = "RUN", conflicts_with = "all")]
+    pub run: Option<String>,
+    /// All effects that the log has.
+    #[arg(long)]
+    pub all: bool,
+    /// The state directory with the log.
+    #[arg(long, value_name = "DIR")]
+    pub state: Option<PathBuf>,
+}
+
 /// `effects`.
 #[derive(Debug, Subcommand)]
 pub enum EffectsVerb {
-    /// One history a line in, its anomalies out; needs no daemon. Exit 1 when there is any.
+    /// One history a line in, its anomalies out; or those of the log. Needs no daemon. Exit 1 when there is any.
     #[command(
-        after_help = "Example:\n  echo '{\"id\": 1, \"events\": [[\"begin\", \"w\", [\"pay\"]], [\"commit\", \"w\", [\"m\"]]]}' | interlock effects check"
+        after_help = "Example:\n  echo '{\"id\": 1, \"events\": [[\"begin\", \"w\", [\"pay\"]], [\"commit\", \"w\", [\"m\"]]]}' | interlock effects check\n\nExample (what the log says of the run that was opened last):\n  interlock effects check --run last"
     )]
-    Check,
+    Check(EffectsFrom),
+    /// The history of effects in the log, as `effects check` reads it; needs no daemon.
+    #[command(after_help = "Example:\n  interlock effects history --all | interlock effects check")]
+    History(EffectsFrom),
     /// What the tools of the configured MCP servers say about their effects; lists them and calls none.
     #[command(after_help = "Example:\n  interlock effects census --json")]
     Census {

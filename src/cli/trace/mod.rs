@@ -4,8 +4,10 @@
 //! moment, gives the same trace.
 
 mod dot;
+mod drawing;
 mod html;
 mod json;
+mod loops;
 mod text;
 
 use std::collections::BTreeSet;
@@ -30,13 +32,7 @@ const GENERATIONS_MAX: usize = 16;
 
 pub(super) fn trace(args: &TraceArgs, out: &Out) -> Result<(), CliError> {
     let state = state_of(args.state.as_deref())?;
-    let run = match args.run.as_str() {
-        "last" => last(&state)?,
-        name => name.parse::<RunId>().map_err(|error| {
-            CliError::new(Exit::Usage, error.to_string())
-                .hint("the run stands in the answer of `say --json`, or say last")
-        })?,
-    };
+    let run = run_of(&state, &args.run)?;
     let graph = Graph::of(run, facts(&state, run)?);
     if graph.events.is_empty() {
         return Err(CliError::new(Exit::NotSo, format!("the log in {} has no run {run}", state.display()))
@@ -51,23 +47,39 @@ pub(super) fn trace(args: &TraceArgs, out: &Out) -> Result<(), CliError> {
     }
 }
 
-fn state_of(named: Option<&Path>) -> Result<PathBuf, CliError> {
+/// The run of this name; `last` is the one that was opened last.
+pub(super) fn run_of(state: &Path, name: &str) -> Result<RunId, CliError> {
+    match name {
+        "last" => last(state),
+        name => name.parse::<RunId>().map_err(|error| {
+            CliError::new(Exit::Usage, error.to_string())
+                .hint("the run stands in the answer of `say --json`, or say last")
+        }),
+    }
+}
+
+pub(super) fn state_of(named: Option<&Path>) -> Result<PathBuf, CliError> {
     places::state(named).ok_or_else(|| {
         CliError::new(Exit::Usage, "no state directory is named, and there is no home directory")
             .hint("name it with --state DIR")
     })
 }
 
-fn store(error: StoreError) -> CliError {
+pub(super) fn store(error: StoreError) -> CliError {
     let exit = if matches!(error, StoreError::NoLog { .. }) { Exit::NoInput } else { Exit::Data };
     CliError::new(exit, error.to_string()).hint("name the state directory with --state DIR")
 }
 
-/// The run that was opened last.
+/// How far back the last run that nobody else made is looked for.
+const LAST_ROWS_MAX: usize = 200;
+
+/// The run that was opened last; not one that another made, which stands in the trace of that one.
 fn last(state: &Path) -> Result<RunId, CliError> {
-    let query = Query { kind: Some("run_opened".to_owned()), limit: Some(1), ..Query::default() };
+    let query = Query { kind: Some("run_opened".to_owned()), limit: Some(LAST_ROWS_MAX), ..Query::default() };
     let rows = read::query(state, &query).map_err(store)?;
-    let run = rows.last().and_then(|row| row.row.run);
+    let own = |fact: &Fact| matches!(fact.what, What::RunOpened { parent: None, .. });
+    let own = rows.iter().rev().filter_map(fact).find(own).map(|fact| fact.run);
+    let run = own.or_else(|| rows.last().and_then(|row| row.row.run));
     run.ok_or_else(|| CliError::new(Exit::NotSo, format!("the log in {} has no run", state.display())))
 }
 
@@ -139,6 +151,7 @@ fn span(ns: u64) -> String {
 mod sample {
     use interlock_domain::id::{BatchId, CallId, RunId, Seq};
     use interlock_domain::time::{Tick, Wall};
+    use interlock_domain::trace::moves::Move;
     use interlock_domain::trace::{Fact, Graph, What};
 
     /// A run with a question, a denial, a hostile input, an unknown and a child.
@@ -165,10 +178,30 @@ mod sample {
             told: told.into(),
         };
         add(run, None, What::RunOpened { parent: None, asker: "agent planner".into(), mode: "default".into() });
+        let asked = |text: &str, parent, start: Option<&str>| {
+            let (text, asker, model) = (text.to_owned(), "li".to_owned(), "m-1".to_owned());
+            What::Agent(Move::Asked { text, asker, model, parent, resumed: None, start: start.map(str::to_owned) })
+        };
+        let turn = |turn, tools: &[&str], text: &str| {
+            let calls = tools.iter().enumerate().map(|(at, tool)| (format!("c{at}"), (*tool).to_owned())).collect();
+            let (took_ns, usage) = (Some(1_200_000), "90 tokens in, 12 out".to_owned());
+            What::Agent(Move::Turn { turn, attempt: 1, took_ns, calls, text: text.to_owned(), usage })
+        };
+        let handed = |turn, count: usize| {
+            let calls = (0..count).map(|at| format!("c{at}")).collect();
+            What::Agent(Move::Dispatched { turn, batch: 4, calls })
+        };
+        let over = |turns, text: &str| {
+            let (outcome, message) = ("done".to_owned(), String::new());
+            What::Agent(Move::Ended { outcome, turns, message, text: text.to_owned() })
+        };
+        add(run, None, asked("look at <b>the pumps</b>", None, None));
+        add(run, None, turn(1, &["read_file", "shell", "agent", "device"], ""));
         add(run, Some(0), wish("read_file", "{\"path\":\"README.md\"}", None));
         add(run, Some(1), wish("shell", "{\"command\":\"rm -rf build <b>&\\\"\"}", None));
         add(run, Some(2), wish("agent", "{\"task\":\"look at the pumps\"}", None));
         add(run, Some(3), wish("device", "{\"action\":\"close\",\"device\":\"breaker-1\"}", None));
+        add(run, None, handed(1, 4));
         add(run, Some(1), end("not_started", Some("denied"), "denied at rule: a rule denies it (rule Bash(rm:*))"));
         let reason = "its declared risk is dangerous".to_owned();
         add(run, Some(3), What::Asked { question: "q7".into(), kind: "confirm".into(), reason });
@@ -182,14 +215,22 @@ mod sample {
         add(run, Some(2), What::Started);
         add(run, Some(0), end("done", None, "{\"bytes\":5120}"));
         add(child, None, What::RunOpened { parent: Some(run), asker: "agent child".into(), mode: "default".into() });
+        add(child, None, asked("look at the pumps", Some(call(run, 2)), Some("cold")));
+        add(child, None, turn(1, &["device"], ""));
         add(child, Some(0), wish("device", "{\"action\":\"read\",\"device\":\"pump-2\"}", Some(call(run, 2))));
+        add(child, None, handed(1, 1));
         add(child, Some(0), What::Permitted { step: "mode".into(), rule: None });
         add(child, Some(0), What::Started);
         add(child, Some(0), end("done", None, "{\"run\":true}"));
+        add(child, None, over(1, "it runs"));
         add(run, Some(2), end("done", None, "{\"text\":\"二号泵在运行\"}"));
         add(run, Some(3), What::Started);
-        add(run, None, What::Other { kind: "maintenance".into(), text: "src: exit 0".into() });
         add(run, Some(3), end("unknown", Some("timed_out"), "nobody knows whether it took effect"));
+        add(run, None, What::Agent(Move::Upkeep { text: "src: exit 0".into(), passed: true }));
+        let levels = vec!["spill".to_owned()];
+        add(run, None, What::Agent(Move::Compacted { levels, before: 9000, after: 4000 }));
+        add(run, None, turn(2, &[], "all is well"));
+        add(run, None, over(2, "all is well"));
         add(run, Some(3), What::Asked { question: "q8".into(), kind: "outcome".into(), reason: String::new() });
         add(run, Some(3), What::Resolved { found: "done".into(), by: "li".into() });
         Graph::of(run, facts)

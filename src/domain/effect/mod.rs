@@ -5,11 +5,14 @@
 //! claim makes an [`Outcome`], so whatever happens outside, each started call ends here, once.
 
 pub mod anomaly;
+pub mod chronicle;
 pub mod journal;
 pub mod ledger;
 pub mod outcome;
 pub mod profile;
 pub mod report;
+pub mod tickets;
+pub mod values;
 pub mod workflow;
 
 use std::sync::Arc;
@@ -69,6 +72,12 @@ impl Intent {
     #[must_use]
     pub fn op(&self) -> OpKey {
         op_of(self.request())
+    }
+
+    /// What it is by nature.
+    #[must_use]
+    pub fn nature(&self) -> &Nature {
+        self.ticket.nature()
     }
 
     /// What is promised about it.

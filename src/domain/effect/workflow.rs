@@ -4,6 +4,9 @@
 //! rest on and how they ended. It never calls a workflow a success while an outcome is unknown (A1 to A4), never has
 //! an unknown compensated (A3), and settles what rests on one another as a whole (A6).
 
+pub mod decide;
+mod ledger;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -11,10 +14,12 @@ use serde_json::Value;
 use thiserror::Error;
 
 use crate::id::CallId;
-use crate::surface::contract::{Contract, Effect, OutcomeBy};
+use crate::request::Part;
+use crate::surface::contract::{Contract, OutcomeBy};
+use crate::time::Wall;
 
-use super::anomaly::{Anomaly, Event, History, Malformed, Seen, Terms, View};
 use super::profile::{Lacks, Profile, lacks};
+use super::values::values;
 
 /// Attempts of one workflow. A recipe has a handful; more than this is a program, and belongs into one.
 pub const ATTEMPTS_MAX: usize = 256;
@@ -108,12 +113,53 @@ pub struct Attempt {
     pub call: Option<CallId>,
     /// What became of it.
     pub state: State,
+    /// It was held here until the workflow was decided.
+    pub held: bool,
+    /// When it was last sent.
+    pub sent: Option<Wall>,
     /// The attempt that it undoes.
     pub undoes: Option<usize>,
+    /// The attempt whose staged effect it releases.
+    pub releases: Option<usize>,
     /// The attempts whose results it was made from.
     pub rests_on: Vec<usize>,
     /// Values of its result that a later input may repeat.
     pub values: Vec<String>,
+    /// Its result, where a call that its contract names may need it and it is not too large.
+    pub output: Option<Arc<Value>>,
+}
+
+/// The largest result that is kept with an attempt, in bytes of JSON: a receipt, not a document.
+const OUTPUT_BYTES_MAX: usize = 16 * 1024;
+
+impl Attempt {
+    /// One that nothing is known of.
+    fn new(tool: String, input: Arc<Value>, contract: Arc<Contract>) -> Attempt {
+        Attempt {
+            op: String::new(),
+            branch: MAIN.to_owned(),
+            tool,
+            input,
+            contract,
+            resources: Vec::new(),
+            parent: None,
+            call: None,
+            state: State::Unknown,
+            held: false,
+            sent: None,
+            undoes: None,
+            releases: None,
+            rests_on: Vec::new(),
+            values: Vec::new(),
+            output: None,
+        }
+    }
+
+    /// It does something of its own: no undoing, no release.
+    #[must_use]
+    pub fn is_forward(&self) -> bool {
+        self.undoes.is_none() && self.releases.is_none()
+    }
 }
 
 /// An attempt that is wished for.
@@ -191,6 +237,9 @@ pub enum NotYet {
         /// The one that it rests on.
         dropped: String,
     },
+    /// What is staged at its tool is dropped there before it could be released.
+    #[error("{0:?} has been staged for so long that its tool drops it: abort, and begin again")]
+    Expired(String),
     /// A branch that is not there.
     #[error("there is no branch {0:?}")]
     NoBranch(String),
@@ -249,31 +298,28 @@ impl Workflow {
         let again = self.may_retry(&wanted.op)?;
         let mut rests_on = self.inferred(&wanted.input);
         for op in &wanted.after {
-            let found = self.attempts.iter().rposition(|attempt| attempt.op == *op && attempt.undoes.is_none());
+            let found = self.attempts.iter().rposition(|attempt| attempt.op == *op && attempt.is_forward());
             rests_on.insert(found.ok_or_else(|| Refused::After(op.clone()))?);
         }
-        let held = self.profiles.contains(&Profile::SpeculationSafe) && wanted.contract.changes();
+        let speculative = self.profiles.contains(&Profile::SpeculationSafe);
+        // A tool that stages holds it itself; what it has done is not visible until it is released.
+        let held = speculative && wanted.contract.changes() && !wanted.contract.stages();
         let Wanted { op, branch, tool, input, contract, resources, after: _ } = wanted;
         self.attempts.push(Attempt {
             op,
             branch,
-            tool,
-            input,
-            contract,
             resources,
-            parent: None,
-            call: None,
             state: if held { State::Held } else { State::Unknown },
-            undoes: None,
+            held,
             rests_on: rests_on.into_iter().collect(),
-            values: Vec::new(),
+            ..Attempt::new(tool, input, contract)
         });
         Ok((self.attempts.len() - 1, again))
     }
 
     /// The retry table: what the last attempt at an operation lets the next one be.
     fn may_retry(&self, op: &str) -> Result<Option<CallId>, Refused> {
-        let earlier = || self.attempts.iter().filter(|attempt| attempt.op == op && attempt.undoes.is_none());
+        let earlier = || self.attempts.iter().filter(|attempt| attempt.op == op && attempt.is_forward());
         let Some(last) = earlier().next_back() else { return Ok(None) };
         let unknown = |way| Err(Refused::Unknown { op: op.to_owned(), way });
         match (last.state, last.contract.outcome) {
@@ -290,6 +336,32 @@ impl Workflow {
         }
     }
 
+    /// The key of an attempt's operation: the call that began it, which a resend names again.
+    #[must_use]
+    pub fn key(&self, at: usize) -> String {
+        let own = &self.attempts[at];
+        let resends = matches!(own.contract.outcome, OutcomeBy::ResendOriginal { .. });
+        let first =
+            self.attempts.iter().filter(|it| resends && it.op == own.op && it.is_forward()).find_map(|it| it.call);
+        first.or(own.call).map(|call| call.to_string()).unwrap_or_default()
+    }
+
+    /// The place of an attempt, as it stands in the ledger of all calls.
+    #[must_use]
+    pub fn part(&self, id: u64, at: usize) -> Part {
+        let attempt = &self.attempts[at];
+        let call = |of: Option<usize>| of.and_then(|of| self.attempts.get(of)).and_then(|of| of.call);
+        Part {
+            workflow: id,
+            op: attempt.op.clone(),
+            branch: attempt.branch.clone(),
+            rests_on: attempt.rests_on.iter().filter_map(|below| call(Some(*below))).collect(),
+            undoes: call(attempt.undoes),
+            drops: attempt.undoes.is_some_and(|of| self.attempts[of].contract.stages()),
+            releases: call(attempt.releases),
+        }
+    }
+
     /// The attempts of whose results this input repeats a value.
     fn inferred(&self, input: &Value) -> BTreeSet<usize> {
         let values = values(input);
@@ -298,9 +370,9 @@ impl Workflow {
     }
 
     /// The attempt is about to be sent in the name of this call.
-    pub fn sending(&mut self, at: usize, parent: CallId) {
+    pub fn sending(&mut self, at: usize, parent: CallId, now: Wall) {
         if let Some(attempt) = self.attempts.get_mut(at) {
-            (attempt.parent, attempt.state) = (Some(parent), State::Unknown);
+            (attempt.parent, attempt.state, attempt.sent) = (Some(parent), State::Unknown, Some(now));
         }
     }
 
@@ -316,6 +388,9 @@ impl Workflow {
         if let Some(attempt) = self.attempts.get_mut(at) {
             attempt.state = state;
             attempt.values = result.map(|result| values(result).into_iter().collect()).unwrap_or_default();
+            let small = |result: &&Value| result.to_string().len() <= OUTPUT_BYTES_MAX;
+            let needed = attempt.contract.stages() || attempt.contract.with.undo.is_some();
+            attempt.output = result.filter(|_| needed).filter(small).map(|result| Arc::new(result.clone()));
             // A resend that came back says what became of the operation, whichever attempt it was.
             let op = attempt.op.clone();
             let answers = matches!(attempt.contract.outcome, OutcomeBy::ResendOriginal { .. });
@@ -328,247 +403,10 @@ impl Workflow {
             }
         }
     }
-
-    /// Decides to keep these branches (all of them when none is named). Gives the held attempts that go out now, in
-    /// order.
-    ///
-    /// # Errors
-    /// Why that cannot be decided now; nothing has changed.
-    pub fn commit(&mut self, branches: &[String]) -> Result<Vec<usize>, NotYet> {
-        match self.stage {
-            Stage::Open => {}
-            decided @ (Stage::Committing | Stage::Aborting | Stage::Committed | Stage::Aborted | Stage::Unsettled) => {
-                return Err(NotYet::Decided(decided));
-            }
-        }
-        let all: BTreeSet<&String> = self.attempts.iter().map(|attempt| &attempt.branch).collect();
-        if let Some(odd) = branches.iter().find(|branch| !all.contains(branch)) {
-            return Err(NotYet::NoBranch(odd.clone()));
-        }
-        let kept: Vec<String> =
-            if branches.is_empty() { all.into_iter().cloned().collect() } else { branches.to_vec() };
-        let unknown = self.unknown();
-        if !unknown.is_empty() {
-            return Err(NotYet::Unknown(unknown));
-        }
-        let is_there = |attempt: &Attempt| matches!(attempt.state, State::Done | State::Held);
-        let does = |op: &String| {
-            self.attempts.iter().any(|attempt| {
-                attempt.op == *op && attempt.undoes.is_none() && is_there(attempt) && kept.contains(&attempt.branch)
-            })
-        };
-        let missing: Vec<String> = self.required.iter().filter(|op| !does(op)).cloned().collect();
-        if !missing.is_empty() {
-            return Err(NotYet::Missing(missing));
-        }
-        for attempt in self.attempts.iter().filter(|attempt| is_there(attempt) && kept.contains(&attempt.branch)) {
-            let below = attempt.rests_on.iter().filter_map(|below| self.attempts.get(*below));
-            let mut dropped = below.filter(|below| is_there(below) && !kept.contains(&below.branch));
-            if let Some(dropped) = dropped.next() {
-                return Err(NotYet::Sphere { kept: attempt.op.clone(), dropped: dropped.op.clone() });
-            }
-        }
-        let held = |(_, attempt): &(usize, &Attempt)| attempt.state == State::Held && kept.contains(&attempt.branch);
-        let released = self.attempts.iter().enumerate().filter(held).map(|(at, _)| at).collect();
-        self.kept = kept;
-        self.stage = Stage::Committing;
-        Ok(released)
-    }
-
-    /// Decides to give it up. Nothing that is held goes out any more.
-    ///
-    /// # Errors
-    /// When it is decided already.
-    pub fn abort(&mut self) -> Result<(), NotYet> {
-        match self.stage {
-            Stage::Open | Stage::Committing | Stage::Unsettled => {
-                self.stage = Stage::Aborting;
-                self.kept = Vec::new();
-                Ok(())
-            }
-            decided @ (Stage::Aborting | Stage::Committed | Stage::Aborted) => Err(NotYet::Decided(decided)),
-        }
-    }
-
-    /// Goes on with what was decided, after something was found out.
-    pub fn resume(&mut self) {
-        if self.stage == Stage::Unsettled {
-            self.stage = if self.kept.is_empty() { Stage::Aborting } else { Stage::Committing };
-        }
-    }
-
-    /// The next attempt that has to be undone, the newest first: confirmed, not kept, with an inverse, not undone yet.
-    #[must_use]
-    pub fn to_undo(&self) -> Option<usize> {
-        (0..self.attempts.len()).rev().find(|at| {
-            let attempt = &self.attempts[*at];
-            let reversible = matches!(attempt.contract.effect, Effect::Reversible { .. });
-            reversible && self.is_residue(*at) && !self.attempts.iter().any(|undo| undo.undoes == Some(*at))
-        })
-    }
-
-    /// Takes the undoing of an attempt in.
-    pub fn undo(&mut self, of: usize, tool: String, input: Arc<Value>, contract: Arc<Contract>) -> usize {
-        let (op, branch, resources) = self.attempts.get(of).map_or_else(Default::default, |attempt| {
-            (format!("undo {}", attempt.op), attempt.branch.clone(), attempt.resources.clone())
-        });
-        self.attempts.push(Attempt {
-            op,
-            branch,
-            tool,
-            input,
-            contract,
-            resources,
-            parent: None,
-            call: None,
-            state: State::Unknown,
-            undoes: Some(of),
-            rests_on: Vec::new(),
-            values: Vec::new(),
-        });
-        self.attempts.len() - 1
-    }
-
-    /// The end of what was decided: settled if nothing is unknown and nothing is left, else unsettled.
-    pub fn settle(&mut self) -> Stage {
-        let clean = self.unknown().is_empty() && self.left().is_empty();
-        let whole = self
-            .required
-            .iter()
-            .all(|op| self.attempts.iter().any(|attempt| attempt.op == *op && attempt.state == State::Done));
-        self.stage = match self.stage {
-            Stage::Committing if clean && whole => Stage::Committed,
-            Stage::Aborting if clean => Stage::Aborted,
-            Stage::Committing | Stage::Aborting => Stage::Unsettled,
-            decided @ (Stage::Open | Stage::Committed | Stage::Aborted | Stage::Unsettled) => decided,
-        };
-        self.stage
-    }
-
-    /// The operations that nobody knows the outcome of.
-    #[must_use]
-    pub fn unknown(&self) -> Vec<String> {
-        let mut ops: Vec<String> = Vec::new();
-        for attempt in self.attempts.iter().filter(|it| it.state == State::Unknown && it.contract.changes()) {
-            if !ops.contains(&attempt.op) {
-                ops.push(attempt.op.clone());
-            }
-        }
-        ops
-    }
-
-    /// The operations whose effect is there and should not be.
-    #[must_use]
-    pub fn left(&self) -> Vec<String> {
-        (0..self.attempts.len()).filter(|at| self.is_residue(*at)).map(|at| self.attempts[at].op.clone()).collect()
-    }
-
-    fn is_residue(&self, at: usize) -> bool {
-        let attempt = &self.attempts[at];
-        let decided = !matches!(self.stage, Stage::Open);
-        let undone = self.attempts.iter().any(|undo| undo.undoes == Some(at) && undo.state == State::Done);
-        decided
-            && attempt.undoes.is_none()
-            && attempt.contract.changes()
-            && attempt.state == State::Done
-            && !self.kept.contains(&attempt.branch)
-            && !undone
-    }
-
-    /// What it holds against other workflows: while it is not settled, each resource that it changed under a profile
-    /// that mediates.
-    #[must_use]
-    pub fn holds(&self, resource: &str) -> bool {
-        let open = !matches!(self.stage, Stage::Committed | Stage::Aborted);
-        let changed = |it: &Attempt| it.contract.changes() && it.state != State::Failed;
-        open && self.profiles.contains(&Profile::ExternallyMediated)
-            && self.attempts.iter().any(|it| changed(it) && it.resources.iter().any(|own| own == resource))
-    }
-
-    /// Its ledger as the checker reads it, in the view of the runtime, and what the checker finds.
-    ///
-    /// # Errors
-    /// Never in practice: the names are made here.
-    pub fn check(&self) -> Result<Vec<Anomaly>, Malformed> {
-        let mut history = History::new();
-        let required: Vec<&str> = self.required.iter().map(String::as_str).collect();
-        history.take(Event::Begin { workflow: "w", required: &required })?;
-        let sent = |attempt: &Attempt| attempt.state != State::Held && attempt.contract.changes();
-        let names: Vec<(String, String)> =
-            (0..self.attempts.len()).map(|at| (format!("a{at}"), format!("e{at}"))).collect();
-        let mut effects: BTreeSet<usize> = BTreeSet::new();
-        for (at, attempt) in self.attempts.iter().enumerate().filter(|(_, attempt)| sent(attempt)) {
-            let (name, effect) = (&names[at].0, &names[at].1);
-            history.take(Event::Attempt { attempt: name, op: &attempt.op, workflow: "w", branch: &attempt.branch })?;
-            if let Some(of) = attempt.undoes {
-                history.take(Event::Compensate { compensation: name, attempt: &names[of].0 })?;
-            }
-            // Of a resend only the first attempt has the effect: the others give its result back.
-            let first = !self.attempts[..at].iter().any(|it| it.op == attempt.op && it.state == State::Done);
-            let seen = match attempt.state {
-                State::Done => Seen::Confirmed,
-                State::Failed => Seen::Failed,
-                State::Unknown | State::Held => Seen::Unknown,
-            };
-            if seen != Seen::Failed && first {
-                let resource = attempt.resources.first().map_or("", String::as_str);
-                history.take(Event::Effect { effect, attempt: name, resource, staged: false })?;
-                effects.insert(at);
-            }
-            history.take(Event::Observe { attempt: name, seen })?;
-            for below in attempt.rests_on.iter().filter(|below| effects.contains(*below) && effects.contains(&at)) {
-                history.take(Event::Depends { later: effect, earlier: &names[*below].1 })?;
-            }
-        }
-        match self.stage {
-            Stage::Open => {}
-            Stage::Committing | Stage::Committed => {
-                let kept: Vec<&str> = self.kept.iter().map(String::as_str).collect();
-                history.take(Event::Commit { workflow: "w", branches: &kept })?;
-            }
-            Stage::Aborting | Stage::Aborted => history.take(Event::Abort { workflow: "w", branch: None })?,
-            Stage::Unsettled if self.kept.is_empty() => history.take(Event::Abort { workflow: "w", branch: None })?,
-            Stage::Unsettled => {
-                let kept: Vec<&str> = self.kept.iter().map(String::as_str).collect();
-                history.take(Event::Commit { workflow: "w", branches: &kept })?;
-            }
-        }
-        Ok(history.check(&Terms { view: View::Runtime, ..Terms::default() }))
-    }
 }
 
 fn is_name(name: &str) -> bool {
     (1..=NAME_LEN_MAX).contains(&name.len())
-}
-
-/// Shortest text, and longest, that counts as a value of its own: `on` is in everything, a page in nothing else.
-const VALUE_LEN: std::ops::RangeInclusive<usize> = 4..=256;
-
-/// Values that one result is remembered by.
-const VALUES_MAX: usize = 64;
-
-/// The texts and numbers in a value that somebody may repeat.
-fn values(value: &Value) -> BTreeSet<String> {
-    let (mut found, mut next) = (BTreeSet::new(), vec![value]);
-    while let Some(value) = next.pop() {
-        let text = match value {
-            Value::Null | Value::Bool(_) => continue,
-            Value::Number(number) => number.to_string(),
-            Value::String(text) => text.clone(),
-            Value::Array(all) => {
-                next.extend(all);
-                continue;
-            }
-            Value::Object(members) => {
-                next.extend(members.values());
-                continue;
-            }
-        };
-        if VALUE_LEN.contains(&text.len()) && found.len() < VALUES_MAX {
-            found.insert(text);
-        }
-    }
-    found
 }
 
 #[cfg(test)]

@@ -1,12 +1,13 @@
 //! Questions and what people say to them.
 
+use crate::effect::ledger::Lost;
 use crate::effect::outcome::{OpKey, WayOut};
 use crate::event::{Event, Found, FoundBy};
 use crate::gate::docket::{Answer, Ignored, Question, QuestionKey, QuestionKind};
 use crate::id::{BatchId, CallId, Epoch, QuestionId};
 use crate::repair::{Mend, Unknown};
 use crate::request::Asker;
-use crate::request::args::Digest;
+use crate::request::args::{Args, Digest};
 use crate::request::shown::escaped;
 use crate::request::why::Lang;
 
@@ -74,8 +75,9 @@ impl Mediator {
 
     fn resolved(&mut self, question: QuestionId, open: &OpenOutcome, found: Found, by: FoundBy) {
         let (call, op) = (open.question.key.call, open.unknown.op);
-        self.ledger.resolved(op);
+        self.ledger.resolved(op, found == Found::Done);
         self.record(Event::Resolved { call, op, found, by });
+        self.judge_effects(call);
         self.acts.push(Action::Withdraw { question });
     }
 
@@ -166,6 +168,17 @@ impl Mediator {
             if let Some(unknown) = unknown {
                 let none = Digest([0; 32]);
                 let key = QuestionKey { call, args: none, facts: none, epoch: Epoch(0) };
+                let args = unknown.args.as_deref().and_then(|args| Args::new(args.clone()).ok());
+                self.ledger.reopened(
+                    call,
+                    Lost {
+                        op: unknown.op,
+                        tool: &unknown.tool,
+                        args: args.map(|args| args.hash()),
+                        contract: &unknown.contract,
+                        noted: &unknown.noted,
+                    },
+                );
                 self.open_outcome(key, None, unknown);
             }
         }

@@ -72,6 +72,8 @@ impl Mediator {
                 question: None,
                 args: Some(std::sync::Arc::clone(wish.args.value())),
                 since: None,
+                contract: std::sync::Arc::clone(&outcome.nature().contract),
+                noted: self.ledger.noted(call),
             }),
             Known::Unknown { .. } | Known::Done(_) | Known::Failed(_) => None,
         };
@@ -86,9 +88,18 @@ impl Mediator {
         self.leave(call);
         self.cancel_family(call);
         self.families.remove(&call);
+        self.ledger.seen(call, outcome.known());
         self.settle(closure::settle(outcome));
         if let Some(unknown) = unknown {
             self.open_outcome(key, asker, unknown);
+        }
+        self.judge_effects(call);
+    }
+
+    /// Says which anomalies are there by what was learned of a call.
+    pub(super) fn judge_effects(&mut self, call: CallId) {
+        for change in self.ledger.judge(call) {
+            self.record(Event::Anomaly { call, change });
         }
     }
 

@@ -393,6 +393,7 @@ impl Mediator {
     pub(super) fn end_unstarted(&mut self, refusal: crate::request::Refusal) {
         let call = refusal.request().call();
         self.journal.forget(call);
+        self.ledger.forget(call);
         self.leave(call);
         self.settle(closure::refuse(refusal));
     }

@@ -82,6 +82,7 @@ impl Mediator {
             Ok(intent) => intent,
             Err(refusal) => return self.end_unstarted(refusal),
         };
+        let noted = self.ledger.declared(&intent);
         let wish = intent.request().wish();
         let event = Event::Intent {
             call,
@@ -89,6 +90,7 @@ impl Mediator {
             tool: wish.tool.clone(),
             args: Arc::clone(wish.args.value()),
             contract: Arc::clone(intent.contract()),
+            noted,
         };
         let entry = self.journal.intend(&intent);
         self.entries.push((entry, event));

@@ -304,6 +304,8 @@ fn what_the_last_life_left_open_is_settled_and_asked_about_under_its_old_number(
         question,
         args: None,
         since: None,
+        contract: std::sync::Arc::new(crate::surface::contract::Contract::weakest("act")),
+        noted: std::sync::Arc::default(),
     };
     let known = crate::effect::outcome::Known::Unknown {
         loss: Loss::DaemonEnded,

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::closure::Ending;
+use crate::effect::ledger::Noted;
 use crate::effect::outcome::{Known, OpKey, WayOut, way_out};
 use crate::effect::report::Loss;
 use crate::event::Event;
@@ -68,6 +69,8 @@ pub enum Trace {
         at: Option<Wall>,
         /// What is promised about it.
         contract: Arc<Contract>,
+        /// What the ledger noted of it.
+        noted: Arc<Noted>,
     },
     /// What came of it, as far as the log keeps it.
     Outcome {
@@ -92,9 +95,10 @@ impl Trace {
             Event::Asked { question } => Trace::Asked { question: question.id, kind: question.kind },
             Event::Answered { answer, by, .. } => Trace::Answered { answer: *answer, by: by.clone() },
             Event::Permitted { protective, .. } => Trace::Permitted { protective: *protective },
-            Event::Intent { op, tool, args, contract, .. } => {
+            Event::Intent { op, tool, args, contract, noted, .. } => {
                 let (shown, args) = (shown(args), Some(Arc::clone(args)));
-                Trace::Intent { op: *op, tool: tool.clone(), shown, args, at: None, contract: Arc::clone(contract) }
+                let (contract, noted) = (Arc::clone(contract), Arc::clone(noted));
+                Trace::Intent { op: *op, tool: tool.clone(), shown, args, at: None, contract, noted }
             }
             Event::Outcome { known, .. } => Trace::Outcome { ending: Ending::Ran(known.clone()) },
             Event::Settled { ending, .. } => Trace::Settled { unknown: ending.word() == "unknown" },
@@ -106,7 +110,8 @@ impl Trace {
             | Event::Started { .. }
             | Event::StopAsked { .. }
             | Event::Examined { .. }
-            | Event::LateReport { .. } => return None,
+            | Event::LateReport { .. }
+            | Event::Anomaly { .. } => return None,
         };
         event.call().map(|call| (call, trace))
     }
@@ -155,6 +160,10 @@ pub struct Unknown {
     pub args: Option<Arc<Value>>,
     /// When the intent was written; `None` for one of this life.
     pub since: Option<Wall>,
+    /// What is promised about it.
+    pub contract: Arc<Contract>,
+    /// What the ledger noted of it.
+    pub noted: Arc<Noted>,
 }
 
 #[derive(Default)]
@@ -175,6 +184,7 @@ struct Declared {
     args: Option<Arc<Value>>,
     at: Option<Wall>,
     contract: Arc<Contract>,
+    noted: Arc<Noted>,
 }
 
 /// Reads the rows, oldest first, and gives what is to be done, in the order of the calls.
@@ -191,8 +201,8 @@ pub fn mend(rows: impl IntoIterator<Item = (CallId, Trace)>) -> Vec<Mend> {
             | Trace::Permitted { protective: false } => {}
             Trace::Requested { tool, shown } => story.wish = Some((tool, shown)),
             Trace::Permitted { protective: true } => story.protective = true,
-            Trace::Intent { op, tool, shown, args, at, contract } => {
-                story.intent = Some(Declared { op, tool, shown, args, at, contract });
+            Trace::Intent { op, tool, shown, args, at, contract, noted } => {
+                story.intent = Some(Declared { op, tool, shown, args, at, contract, noted });
             }
             Trace::Outcome { ending } => story.outcome = Some(ending),
             Trace::Settled { unknown: true } => story.settled_unknown = true,
@@ -225,12 +235,14 @@ impl Story {
         };
         let question = self.question;
         let unknown = match (self.intent, self.wish) {
-            (Some(Declared { op, tool, shown, args, at, contract }), _) if is_unknown && contract.changes() => {
-                Some(Unknown { op, tool, shown, loss, way_out: way_out(&contract), question, args, since: at })
+            (Some(Declared { op, tool, shown, args, at, contract, noted }), _) if is_unknown && contract.changes() => {
+                let way_out = way_out(&contract);
+                Some(Unknown { op, tool, shown, loss, way_out, question, args, since: at, contract, noted })
             }
             (None, Some((tool, shown))) if is_unknown && unlogged => {
                 let (op, way_out) = (OpKey(call), WayOut::Hold);
-                Some(Unknown { op, tool, shown, loss, way_out, question, args: None, since: None })
+                let (contract, noted) = (Arc::new(Contract::weakest(tool.as_str())), Arc::default());
+                Some(Unknown { op, tool, shown, loss, way_out, question, args: None, since: None, contract, noted })
             }
             (Some(_) | None, _) => None,
         };
@@ -269,6 +281,7 @@ mod tests {
             args: None,
             at: None,
             contract: Arc::new(contract),
+            noted: Arc::default(),
         }
     }
 

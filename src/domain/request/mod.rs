@@ -79,6 +79,25 @@ pub enum Classifier {
     Fail,
 }
 
+/// The place in a workflow of a call that is made for it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Part {
+    /// The workflow.
+    pub workflow: u64,
+    /// The logical operation, the same for each attempt at it.
+    pub op: String,
+    /// The branch.
+    pub branch: String,
+    /// The calls whose results it was made from.
+    pub rests_on: Vec<CallId>,
+    /// The call that it undoes.
+    pub undoes: Option<CallId>,
+    /// What it undoes was staged: it drops it.
+    pub drops: bool,
+    /// The call whose staged effect it releases.
+    pub releases: Option<CallId>,
+}
+
 /// What somebody would like to happen. Plain data; it has no rights and no name yet.
 #[derive(Debug, Clone)]
 pub struct Wish {
@@ -90,6 +109,8 @@ pub struct Wish {
     pub parent: Option<CallId>,
     /// The call that began the operation, when this is another attempt at it: the tool gets the same key.
     pub again: Option<CallId>,
+    /// Its place in a workflow.
+    pub part: Option<Arc<Part>>,
     /// What the optional classifier said of it; `None` where it was not asked.
     pub classified: Option<Classifier>,
     /// What `sys` saw on the disk about the paths that the input names.

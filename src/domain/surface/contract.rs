@@ -5,6 +5,8 @@
 
 use std::time::Duration;
 
+use super::companion::Companions;
+
 /// The promises about one operation.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Contract {
@@ -22,6 +24,8 @@ pub struct Contract {
     pub visibility: Visibility,
     /// The operations that may change places with this one.
     pub commutes: Vec<Commutes>,
+    /// The calls that it names beside this one.
+    pub with: Companions,
     /// Who says so.
     pub provenance: Provenance,
 }
@@ -123,6 +127,7 @@ impl Contract {
             effect: Effect::Irreversible,
             visibility: Visibility::Open,
             commutes: Vec::new(),
+            with: Companions::default(),
             provenance: Provenance::Adapter,
         }
     }
@@ -131,6 +136,23 @@ impl Contract {
     #[must_use]
     pub fn reads(op_kind: &str) -> Contract {
         Contract { effect: Effect::None, visibility: Visibility::None, ..Contract::weakest(op_kind) }
+    }
+
+    /// The tool keeps what it did hidden until it is told to release it.
+    #[must_use]
+    pub fn stages(&self) -> bool {
+        matches!(self.effect, Effect::Stageable { .. }) && self.with.release.is_some()
+    }
+
+    /// The two may change places on this resource: one of them says so of the other, in every state. What holds in some
+    /// states only is not looked up here, and counts as no.
+    #[must_use]
+    pub fn commutes_with(&self, other: &Contract, resource: &str) -> bool {
+        let says = |one: &Contract, kind: &str| {
+            let on = |pair: &&Commutes| pair.state.is_none() && super::promise::like(&pair.resource, resource);
+            one.commutes.iter().filter(on).any(|pair| pair.kind == kind)
+        };
+        says(self, &other.op_kind) || says(other, &self.op_kind)
     }
 
     /// The operation may change the world: its intent is durable before it starts.

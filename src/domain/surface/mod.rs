@@ -3,6 +3,7 @@
 //! A call outside the surface is refused here, at execution, not only hidden in a list. A surface can only shrink:
 //! there is no way to add a tool to one that exists, so nothing that is registered later slips past a narrowing.
 
+pub mod companion;
 pub mod contract;
 pub mod device;
 pub mod narrow;

@@ -10,7 +10,8 @@ use std::sync::Arc;
 use serde_json::Value;
 use thiserror::Error;
 
-use super::contract::{Contract, Effect, OpId, OutcomeBy, Visibility};
+use super::companion::Companion;
+use super::contract::{Contract, Effect, OpId, OutcomeBy, Provenance, Visibility};
 use crate::id::ToolName;
 
 /// What is promised about the calls of one tool that look so.
@@ -37,7 +38,7 @@ impl Promise {
 }
 
 /// `*` stands for anything, also for nothing; the rest stands for itself.
-fn like(pattern: &str, text: &str) -> bool {
+pub(crate) fn like(pattern: &str, text: &str) -> bool {
     let mut parts = pattern.split('*');
     let first = parts.next().unwrap_or_default();
     let Some(mut rest) = text.strip_prefix(first) else { return false };
@@ -79,8 +80,12 @@ impl Contract {
             (OutcomeBy::Ack, OpId::None) => {
                 return wrong("outcome", "an acknowledgement is told apart by a key or an id, and op-id gives none");
             }
+            (OutcomeBy::Query, _) if self.with.query.is_none() && self.provenance == Provenance::Declared => {
+                return wrong("outcome", "a query names the tool that is asked");
+            }
             _ => {}
         }
+        self.check_companions()?;
         match &self.effect {
             Effect::None if matches!(self.visibility, Visibility::Declared(_)) => {
                 return wrong("visibility", "what leaves no effect has no readers");
@@ -112,6 +117,38 @@ impl Contract {
             Visibility::None | Visibility::Private | Visibility::Declared(_) | Visibility::Open => Ok(()),
         }
     }
+
+    /// The calls that it names fit what it says.
+    fn check_companions(&self) -> Result<(), Contradiction> {
+        let wrong = |field, fact| Err(Contradiction { field, fact });
+        let reversible = matches!(self.effect, Effect::Reversible { .. });
+        let stageable = matches!(self.effect, Effect::Stageable { .. });
+        let with = &self.with;
+        if with.query.is_some() && self.outcome != OutcomeBy::Query {
+            return wrong("query", "a tool that is asked is the outcome's: outcome says something else");
+        }
+        if with.undo.is_some() && !reversible {
+            return wrong("effect", "a call that takes it back, and no inverse");
+        }
+        if (with.release.is_some() || with.discard.is_some()) && !stageable {
+            return wrong("effect", "a release or a discard of what is not staged");
+        }
+        if with.release.is_some() != with.discard.is_some() {
+            return wrong("effect", "what is staged is released or dropped: name both calls or neither");
+        }
+        if with.resources.iter().any(|name| !super::companion::names_its_input(name)) {
+            return wrong("resources", "{input.…} is all that a name can be made of");
+        }
+        let query = with.query.as_ref().map(|query| &query.ask);
+        let all = [("query", query), ("effect", with.undo.as_ref()), ("effect", with.release.as_ref())];
+        let bad = |call: &Companion| ToolName::new(&call.tool).is_err() || call.check().is_err();
+        for (field, call) in all.into_iter().chain([("effect", with.discard.as_ref())]) {
+            if call.is_some_and(bad) {
+                return wrong(field, "a call that it names has no tool's name, or an input that cannot be filled");
+            }
+        }
+        Ok(())
+    }
 }
 
 #[cfg(test)]
@@ -120,6 +157,7 @@ mod tests {
 
     use serde_json::json;
 
+    use super::super::companion::{Companions, Query};
     use super::*;
 
     #[test]
@@ -163,6 +201,29 @@ mod tests {
             window,
         };
         check(weakest(), None);
+        let companion = || Some(Companion::of("look"));
+        let with = |with: Companions| Contract { with, ..weakest() };
+        let query = || Companions {
+            query: Some(Query { ask: Companion::of("look"), done: BTreeMap::new(), failed: BTreeMap::new() }),
+            ..Companions::default()
+        };
+        let declared = Provenance::Declared;
+        check(Contract { outcome: OutcomeBy::Query, provenance: declared, ..weakest() }, Some("outcome"));
+        check(Contract { outcome: OutcomeBy::Query, ..weakest() }, None);
+        check(Contract { outcome: OutcomeBy::Query, provenance: declared, ..with(query()) }, None);
+        check(with(query()), Some("query"));
+        check(with(Companions { undo: companion(), ..Companions::default() }), Some("effect"));
+        check(with(Companions { release: companion(), ..Companions::default() }), Some("effect"));
+        let staged = |release, discard| Contract {
+            effect: Effect::Stageable { ttl: Duration::from_secs(60) },
+            ..with(Companions { release, discard, ..Companions::default() })
+        };
+        check(staged(companion(), companion()), None);
+        check(staged(companion(), None), Some("effect"));
+        check(
+            staged(companion(), Some(Companion { input: Some("[]".to_owned()), ..Companion::of("x") })),
+            Some("effect"),
+        );
         check(Contract::reads("x"), None);
         let key = OpId::Key("k".to_owned());
         let resend = |retention| OutcomeBy::ResendOriginal { retention };

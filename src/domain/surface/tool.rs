@@ -183,11 +183,17 @@ impl Tool {
         Ok(Tool { definition, input, output, whole, contracts: Contracts::new(), promises: Vec::new() })
     }
 
-    /// The same tool with what a person promises about its calls; of several that fit a call, the first counts.
+    /// The same tool with what a person promises about its calls; of several that fit a call, the first counts. What
+    /// is promised of a tool holds for its other names too, after what is promised of the name itself.
     #[must_use]
-    pub fn promised(mut self, promises: &[Promise]) -> Tool {
-        let own = promises.iter().filter(|promise| promise.tool == self.definition.name);
-        self.promises = own.cloned().collect();
+    pub fn promised(mut self, promises: &[Promise], stands_for: Option<&ToolName>) -> Tool {
+        let of =
+            |name: &ToolName| promises.iter().filter(move |promise| promise.tool == *name).cloned().collect::<Vec<_>>();
+        self.promises = of(&self.definition.name);
+        self.promises.extend(stands_for.into_iter().flat_map(of));
+        // What these do is an effect, whoever says otherwise, and by whatever name.
+        let acts = matches!(self.definition.kind, Kind::Device(_) | Kind::WriteFile);
+        self.promises.retain(|promise| !acts || promise.contract.changes());
         self
     }
 
@@ -290,7 +296,7 @@ impl Tool {
             Kind::ReadFile => {
                 let (written, canonical) = path_of(args, facts)?;
                 Ok(Nature {
-                    deed: Deed::Read { path: written },
+                    deed: Deed::Read { path: written, below: false },
                     class: Class::Safe,
                     keys: Keys { reads: vec![Key::Path(canonical)], writes: Vec::new() },
                     risk: Risk::Read,

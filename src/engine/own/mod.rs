@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use interlock_domain::effect::Order;
+use interlock_domain::effect::ledger::Change;
 use interlock_domain::effect::report::{Failure, Report};
 use interlock_domain::id::{CallId, TaskId};
 use interlock_domain::liveness::lifecycle::State;
@@ -97,6 +98,34 @@ impl Own {
         });
         if let Err(error) = kept {
             tracing::error!(%error, %call, "an alarm was not kept");
+        }
+    }
+
+    /// Tells people of one of the eight anomalies as it arises, and takes it back when it turns out not to be.
+    pub fn anomaly(&self, change: &Change) {
+        let Some(first) = change.calls.first() else { return };
+        let (source, at) = (format!("effects:{}:{first}", change.kind.word()), clock::wall());
+        let kept = match change.verdict {
+            None => self.keeper.later(move |state| state.clear_alarms(&source, at).map(|_| ())),
+            Some(verdict) => {
+                let [en, zh] = change.kind.title();
+                let word = verdict.word();
+                let text = format!(
+                    "{} {word} ({en}, {zh}): {}; see: interlock trace {}",
+                    change.kind.word(),
+                    change.why,
+                    first.run
+                );
+                tracing::warn!(kind = change.kind.word(), verdict = word, why = change.why, "an effect is in doubt");
+                self.keeper.later(move |state| {
+                    // What was possible may be certain now: one alarm for the two.
+                    state.clear_alarms(&source, at)?;
+                    state.raise_alarm(&source, &text, at).map(|_| ())
+                })
+            }
+        };
+        if let Err(error) = kept {
+            tracing::error!(%error, "an alarm was not kept");
         }
     }
 

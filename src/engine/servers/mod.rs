@@ -11,6 +11,7 @@ mod pins;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use interlock_domain::command::instead::Instead;
 use interlock_domain::gate::rule::Rules;
 use interlock_domain::id::ToolName;
 use interlock_domain::request::args::Digest;
@@ -161,6 +162,8 @@ pub struct Parts {
     pub surface: watch::Sender<Surface>,
     /// What `state.db` has of approved definitions.
     pub approved: BTreeMap<(String, String), String>,
+    /// What agents are told instead of a description, as a person approved it.
+    pub told: watch::Receiver<Arc<[Instead]>>,
 }
 
 /// The owner.
@@ -285,6 +288,7 @@ impl Owner {
     /// Runs until every handle is gone.
     pub async fn run(mut self) {
         let mut changes = self.down.changes();
+        let mut told = self.parts.told.clone();
         loop {
             tokio::select! {
                 message = self.inbox.recv() => match message {
@@ -293,6 +297,10 @@ impl Owner {
                 },
                 Ok(()) = changes.changed() => {
                     changes.mark_unchanged();
+                    let rebuilt = self.rebuild().await;
+                    self.publish(rebuilt).await;
+                }
+                Ok(()) = told.changed() => {
                     let rebuilt = self.rebuild().await;
                     self.publish(rebuilt).await;
                 }
@@ -405,10 +413,14 @@ impl Owner {
                     tracing::warn!(server, tool = raw.as_str(), "a tool is left out: its definition is beyond a bound");
                     continue;
                 };
+                // The pins are on what the server says; everybody else sees what a person put in its place.
+                let of = definition::retold(of, &self.parts.told.borrow(), &name);
+                let definition = of.of(Era::Modern);
+                let shown = definition::digest(definition).unwrap_or(digest);
                 let tool = match self.made.get(&name) {
-                    Some((of, tool)) if *of == digest => Arc::clone(tool),
+                    Some((of, tool)) if *of == shown => Arc::clone(tool),
                     Some(_) | None => match definition::tool(name.clone(), server, raw, definition) {
-                        Ok(tool) => Arc::new(tool.promised(promises)),
+                        Ok(tool) => Arc::new(tool.promised(promises, None)),
                         Err(bad) => {
                             tracing::warn!(server, "a tool is left out: {bad}");
                             continue;
@@ -436,12 +448,12 @@ impl Owner {
                     waiting.insert(name.clone());
                 }
                 match state {
-                    ToolState::Listed => listed.push((name.clone(), digest)),
+                    ToolState::Listed => listed.push((name.clone(), shown)),
                     ToolState::Denied | ToolState::Changed | ToolState::Down => drop(hidden.insert(name.clone())),
                 }
                 tools.push(Arc::clone(&tool));
-                made.insert(name.clone(), (digest, tool));
-                let raw = Raw { server: server.to_owned(), tool: raw.clone(), listed: of.clone(), state };
+                made.insert(name.clone(), (shown, tool));
+                let raw = Raw { server: server.to_owned(), tool: raw.clone(), listed: of.into_owned(), state };
                 view.tools.insert(name, raw);
             }
             self.keep(server, &fresh, None);

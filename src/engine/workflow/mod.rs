@@ -8,17 +8,22 @@
 pub mod tool;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use interlock_domain::closure::Ending;
 use interlock_domain::effect::anomaly::{Kind, Verdict};
 use interlock_domain::effect::outcome::Known;
-use interlock_domain::effect::workflow::{Stage, State, Wanted as Attempted, Workflow};
+use interlock_domain::effect::profile::Profile;
+use interlock_domain::effect::tickets::{Number, Tickets, Turn, WAITING_MAX};
+use interlock_domain::effect::workflow::decide::Out;
+use interlock_domain::effect::workflow::{Attempt, Refused, Stage, State, Wanted as Attempted, Workflow};
 use interlock_domain::id::{CallId, RunId, ToolName};
+use interlock_domain::surface::companion::{About, Companion};
 use interlock_domain::surface::contract::Effect;
-use interlock_domain::surface::nature::{Key, Nature};
+use interlock_domain::surface::nature::Nature;
 use serde_json::{Value, json};
+use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
 use super::handle::{Mediator, Wanted, Within};
@@ -28,14 +33,22 @@ use crate::record::{Row, workflow as form};
 use crate::store::queue::{Entry, Writer};
 use crate::sys::clock;
 
-/// Workflows that are not settled. Each holds questions, resources or effects that somebody has to look at.
+/// Workflows that are under way. Each holds resources, or effects that wait for its decision.
 pub const OPEN_MAX: usize = 64;
+
+/// Workflows that ended unsettled. What cannot be taken back stays so, and must not keep the next one from beginning; but
+/// somebody who lets a thousand of them lie does not look at this box.
+pub const UNSETTLED_MAX: usize = 1000;
 
 /// How long a recipe waits for an unknown outcome to be found out before it says that it is unsettled.
 const FIND_OUT_PATIENCE: Duration = Duration::from_secs(90);
 
 /// Between two looks into the evidence while it waits.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
+
+/// How long an attempt waits for a resource that another workflow holds. Shorter than what a person waits for an answer,
+/// and long enough for a recipe of some steps.
+const RESOURCE_PATIENCE: Duration = Duration::from_secs(60);
 
 /// Rows about one call: a handful.
 const ROWS_OF_A_CALL: usize = 64;
@@ -78,7 +91,15 @@ pub struct Workflows {
     writer: Writer,
     // Calls of several clients work on it beside one another; it is never held over an await, so that a message to an
     // owner would only make the same turns longer.
-    all: Mutex<BTreeMap<u64, Workflow>>,
+    all: Mutex<All>,
+    /// Told whenever a workflow is kept: somebody's turn may have come.
+    moved: Notify,
+}
+
+#[derive(Default)]
+struct All {
+    workflows: BTreeMap<u64, Workflow>,
+    tickets: Tickets,
 }
 
 impl Workflows {
@@ -95,14 +116,19 @@ impl Workflows {
             }
             Some((id, workflow?))
         };
-        let all = kept.into_iter().filter_map(read).collect();
-        Ok(Workflows { mediator, keeper, log, writer, all: Mutex::new(all) })
+        let workflows = kept.into_iter().filter_map(read).collect();
+        let all = Mutex::new(All { workflows, tickets: Tickets::default() });
+        Ok(Workflows { mediator, keeper, log, writer, all, moved: Notify::new() })
+    }
+
+    fn all(&self) -> MutexGuard<'_, All> {
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn with<T>(&self, id: u64, act: impl FnOnce(&mut Workflow) -> T) -> Result<T, Refusal> {
-        let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.all();
         let workflow =
-            all.get_mut(&id).ok_or_else(|| Refusal::new("no_such_workflow", format!("there is no w{id}")))?;
+            all.workflows.get_mut(&id).ok_or_else(|| Refusal::new("no_such_workflow", format!("there is no w{id}")))?;
         Ok(act(workflow))
     }
 
@@ -119,6 +145,7 @@ impl Workflows {
         self.writer.append_or_count(Entry::relaxed(row.detailed(&detail)));
         let now = clock::wall();
         self.keeper.with(move |state| state.keep_workflow(id, stage.word(), &text, now)).await?;
+        self.moved.notify_waiters();
         Ok(())
     }
 
@@ -127,15 +154,20 @@ impl Workflows {
     /// # Errors
     /// When too many are open, or it cannot be kept.
     pub async fn begin(&self, workflow: Workflow) -> Result<u64, Refusal> {
-        let is_open = |it: &Workflow| !matches!(it.stage, Stage::Committed | Stage::Aborted);
-        let open = self.all.lock().unwrap_or_else(PoisonError::into_inner).values().filter(|it| is_open(it)).count();
-        if open >= OPEN_MAX {
+        let count = |stages: &[Stage]| self.all().workflows.values().filter(|it| stages.contains(&it.stage)).count();
+        if count(&[Stage::Open, Stage::Committing, Stage::Aborting]) >= OPEN_MAX {
             let text = format!("{OPEN_MAX} workflows are not settled; commit or abort some of them");
             return Err(Refusal::new("too_many_workflows", text));
         }
+        if count(&[Stage::Unsettled]) >= UNSETTLED_MAX {
+            let text = format!("{UNSETTLED_MAX} workflows ended unsettled; see `interlock workflow show`");
+            return Err(Refusal::new("too_many_unsettled", text));
+        }
         let id = self.keeper.with(|state| state.set_aside("workflow", 1)).await?;
-        self.all.lock().unwrap_or_else(PoisonError::into_inner).insert(id, workflow);
-        self.keep(id, "begin", json!({})).await?;
+        let profiles: Vec<&str> = workflow.profiles.iter().map(|profile| profile.word()).collect();
+        let begun = json!({ "profiles": profiles, "required": workflow.required });
+        self.all().workflows.insert(id, workflow);
+        self.keep(id, "begin", begun).await?;
         Ok(id)
     }
 
@@ -146,12 +178,7 @@ impl Workflows {
     pub async fn attempt(&self, id: u64, attempted: Attempted, name: Name) -> Result<Option<Value>, Refusal> {
         let op = attempted.op.clone();
         self.refresh(id).await?;
-        self.free(id, &attempted.resources)?;
-        let made = self.with(id, |workflow| {
-            let made = workflow.attempt(attempted)?;
-            Ok::<_, interlock_domain::effect::workflow::Refused>((made, workflow.attempts[made.0].state))
-        })?;
-        let ((at, again), state) = made.map_err(|refused| Refusal::new("refused", refused.to_string()))?;
+        let ((at, again), state) = self.in_turn(id, attempted).await?;
         if state == State::Held {
             self.keep(id, "held", json!({ "op": op })).await?;
             return Ok(None);
@@ -159,29 +186,76 @@ impl Workflows {
         self.send(id, at, again, name).await.map(Some)
     }
 
-    /// Nobody else's unsettled workflow has changed these.
-    fn free(&self, id: u64, resources: &[String]) -> Result<(), Refusal> {
-        let all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
-        for resource in resources {
-            let holder = all.iter().find(|(other, workflow)| **other != id && workflow.holds(resource));
-            if let Some((holder, _)) = holder {
+    /// Takes the attempt in once it is its turn on all that it changes.
+    async fn in_turn(&self, id: u64, attempted: Attempted) -> Result<((usize, Option<CallId>), State), Refusal> {
+        let taken = self.all().tickets.take(id, &attempted.resources, &attempted.contract);
+        let Some(number) = taken else {
+            let text = format!("{WAITING_MAX} attempts wait for what others hold; settle some workflows first");
+            return Err(Refusal::new("too_many_wait", text));
+        };
+        // Given back however this ends, a caller that goes away included.
+        let _ticket = Ticket { all: &self.all, moved: &self.moved, number };
+        let until = Instant::now() + RESOURCE_PATIENCE;
+        loop {
+            let moved = self.moved.notified();
+            tokio::pin!(moved);
+            // Before looking, so that what happens meanwhile is not missed.
+            moved.as_mut().enable();
+            let (holder, resource) = match self.take_turn(id, number, &attempted)? {
+                Ok(made) => return Ok(made),
+                Err(held) => held,
+            };
+            if tokio::time::timeout_at(until, moved).await.is_err() {
                 let text = format!("{resource} is w{holder}'s until that is settled: their effects do not commute");
                 return Err(Refusal::new("held_by_workflow", text));
             }
         }
-        Ok(())
+    }
+
+    /// One look: the attempt, or who is before it on which resource. Looking and taking are one step, so that two
+    /// workflows never both find a resource free.
+    #[expect(clippy::type_complexity, reason = "an answer, or whom to wait for and where")]
+    fn take_turn(
+        &self,
+        id: u64,
+        number: Number,
+        attempted: &Attempted,
+    ) -> Result<Result<((usize, Option<CallId>), State), (u64, String)>, Refusal> {
+        let mut all = self.all();
+        let All { workflows, tickets } = &mut *all;
+        let mediates = workflows.get(&id).is_some_and(|it| it.profiles.contains(&Profile::ExternallyMediated));
+        let holder = |resource: &str| {
+            let held =
+                |(other, it): &(&u64, &Workflow)| **other != id && it.holds(resource, &attempted.contract, mediates);
+            workflows.iter().find(held).map(|(other, _)| *other)
+        };
+        match tickets.turn(number, holder) {
+            Turn::Now => {}
+            Turn::After { workflow, resource } => return Ok(Err((workflow, resource))),
+            Turn::Circle { workflow, resource } => {
+                let text = format!("w{workflow} holds {resource} and waits for what w{id} holds: abort one of them");
+                return Err(Refusal::new("held_in_a_circle", text));
+            }
+        }
+        let workflow =
+            workflows.get_mut(&id).ok_or_else(|| Refusal::new("no_such_workflow", format!("there is no w{id}")))?;
+        let made = workflow
+            .attempt(attempted.clone())
+            .map_err(|refused: Refused| Refusal::new("refused", refused.to_string()))?;
+        Ok(Ok((made, workflow.attempts[made.0].state)))
     }
 
     /// Makes the call of an attempt, and notes how it ended.
     async fn send(&self, id: u64, at: usize, again: Option<CallId>, name: Name) -> Result<Value, Refusal> {
-        let (op, tool, input) = self.with(id, |workflow| {
-            workflow.sending(at, name.call);
+        let (op, tool, input, part) = self.with(id, |workflow| {
+            workflow.sending(at, name.call, clock::wall());
             let attempt = &workflow.attempts[at];
-            (attempt.op.clone(), attempt.tool.clone(), Value::clone(&attempt.input))
+            (attempt.op.clone(), attempt.tool.clone(), Value::clone(&attempt.input), workflow.part(id, at))
         })?;
         // On the disk first: a crash from here on leaves an attempt that is looked for.
         self.keep(id, "attempt", json!({ "op": op })).await?;
-        let ending = self.call(id, at, &tool, input, again, name).await;
+        let within = Within { parent: Some(name.call), again, part: Some(Arc::new(part)), ..Within::default() };
+        let ending = self.call(id, at, &tool, input, &within, name).await;
         let (state, ended) = match ending {
             Ok(Ending::Ran(Known::Done(output))) => (State::Done, Ok(Value::clone(&output))),
             Ok(Ending::Ran(Known::Failed(failure))) => {
@@ -208,13 +282,12 @@ impl Workflows {
         at: usize,
         tool: &str,
         input: Value,
-        again: Option<CallId>,
+        within: &Within,
         name: Name,
     ) -> Result<Ending, Refusal> {
         let tool = ToolName::new(tool).map_err(|error| Refusal::new("no_such_tool", error.to_string()))?;
-        let within = Within { parent: Some(name.call), again, ..Within::default() };
         let wanted = vec![Wanted { tool, input, protective: false }];
-        let submitted = self.mediator.submit_within(name.run, wanted, &within).await;
+        let submitted = self.mediator.submit_within(name.run, wanted, within).await;
         let submitted = submitted.map_err(|error| Refusal::new("not_taken", error.to_string()))?;
         let call = CallId { run: name.run, batch: submitted.batch, position: 0 };
         self.with(id, |workflow| workflow.bound(at, call))?;
@@ -228,7 +301,7 @@ impl Workflows {
     /// Looks up what has been found out of attempts whose outcome was not known.
     async fn refresh(&self, id: u64) -> Result<(), Refusal> {
         let open: Vec<(usize, Option<CallId>, Option<CallId>)> = self.with(id, |workflow| {
-            let unknown = |(_, it): &(usize, &interlock_domain::effect::workflow::Attempt)| it.state == State::Unknown;
+            let unknown = |(_, it): &(usize, &Attempt)| it.state == State::Unknown;
             let attempts = workflow.attempts.iter().enumerate().filter(unknown);
             attempts.map(|(at, attempt)| (at, attempt.call, attempt.parent)).collect()
         })?;
@@ -302,16 +375,20 @@ impl Workflows {
     pub async fn commit(&self, id: u64, branches: &[String], name: Name) -> Result<Value, Refusal> {
         self.refresh(id).await?;
         self.with(id, Workflow::resume)?;
-        let committing = self.with(id, |workflow| workflow.stage == Stage::Committing)?;
-        if !committing {
-            let decided = self.with(id, |workflow| workflow.commit(branches))?;
-            let released = decided.map_err(|not_yet| Refusal::new("not_yet", format!("w{id}: {not_yet}")))?;
+        if self.with(id, |workflow| workflow.stage != Stage::Committing)? {
+            let decided = self.with(id, |workflow| workflow.commit(branches, clock::wall()))?;
+            decided.map_err(|not_yet| Refusal::new("not_yet", format!("w{id}: {not_yet}")))?;
             self.keep(id, "commit", json!({ "branches": branches })).await?;
-            for at in released {
-                // The first that does not succeed ends it: nothing more goes out on top of it.
-                if self.send(id, at, None, name).await.is_err() {
-                    break;
-                }
+        }
+        while let Some(out) = self.with(id, |workflow| workflow.to_go_out())? {
+            let at = match out {
+                Out::Send(at) => Some(at),
+                Out::Release(of) => self.beside(id, of, Beside::Release)?,
+            };
+            // The first that does not succeed ends it: nothing more goes out on top of it.
+            match at {
+                Some(at) if self.send(id, at, None, name).await.is_ok() => {}
+                Some(_) | None => break,
             }
         }
         self.undo_all(id, name).await?;
@@ -336,21 +413,8 @@ impl Workflows {
 
     async fn undo_all(&self, id: u64, name: Name) -> Result<(), Refusal> {
         while let Some(of) = self.with(id, |workflow| workflow.to_undo())? {
-            let (tool, input, inverse) = self.with(id, |workflow| {
-                let attempt = &workflow.attempts[of];
-                let inverse = match &attempt.contract.effect {
-                    Effect::Reversible { inverse, .. } => inverse.clone(),
-                    Effect::None | Effect::Stageable { .. } | Effect::Irreversible => String::new(),
-                };
-                (attempt.tool.clone(), Value::clone(&attempt.input), inverse)
-            })?;
-            let (tool, input) = inverse_call(&tool, &input, &inverse);
-            let named = ToolName::new(&tool).map_err(|error| Refusal::new("no_such_tool", error.to_string()))?;
-            let Ok(nature) = self.mediator.nature(&named, &input) else {
-                // There is no such tool any more: it stays, and settling says so.
-                return Ok(());
-            };
-            let at = self.with(id, |workflow| workflow.undo(of, tool, Arc::new(input), nature.contract))?;
+            // Without such a tool it stays, and settling says so.
+            let Some(at) = self.beside(id, of, Beside::Undo)? else { return Ok(()) };
             if self.send(id, at, None, name).await.is_err() {
                 return Ok(());
             }
@@ -358,16 +422,35 @@ impl Workflows {
         Ok(())
     }
 
+    /// Takes in the call that an attempt's contract names beside it; nothing when there is no such call.
+    fn beside(&self, id: u64, of: usize, what: Beside) -> Result<Option<usize>, Refusal> {
+        let call = self.with(id, |workflow| beside(workflow, of, what))?;
+        let Some((tool, input)) = call else { return Ok(None) };
+        let Some(nature) = ToolName::new(&tool).ok().and_then(|named| self.mediator.nature(&named, &input).ok()) else {
+            tracing::warn!(workflow = id, tool, "a call that a contract names cannot be made");
+            return Ok(None);
+        };
+        let input = Arc::new(input);
+        self.with(id, |workflow| {
+            Some(match what {
+                Beside::Undo => workflow.undo(of, tool, input, nature.contract),
+                Beside::Release => workflow.release(of, tool, input, nature.contract),
+            })
+        })
+    }
+
     async fn settle(&self, id: u64) -> Result<Value, Refusal> {
-        let (stage, unknown, left, found) = self.with(id, |workflow| {
+        let (stage, kept, unknown, left, unreleased, found) = self.with(id, |workflow| {
             let stage = workflow.settle();
-            (stage, workflow.unknown(), workflow.left(), workflow.check().unwrap_or_default())
+            let (kept, unknown, left) = (workflow.kept.clone(), workflow.unknown(), workflow.left());
+            (stage, kept, unknown, left, workflow.unreleased(), workflow.check().unwrap_or_default())
         })?;
         let told: Vec<Value> = found
             .iter()
             .map(|it| json!({ "kind": it.kind.word(), "verdict": it.verdict.word(), "why": it.why }))
             .collect();
-        self.keep(id, "settled", json!({ "anomalies": told, "unknown": unknown, "left": left })).await?;
+        let end = json!({ "anomalies": told, "unknown": unknown, "left": left, "kept": kept });
+        self.keep(id, "settled", end).await?;
         // A8 can never be excluded once something visible was undone; saying so each time would wear people out.
         let grave = |kind: Kind, verdict: Verdict| kind != Kind::A8 || verdict == Verdict::Certain;
         let (source, now) = (format!("workflow:w{id}"), clock::wall());
@@ -394,6 +477,9 @@ impl Workflows {
                 }
                 if !left.is_empty() {
                     facts.push(format!("done and not undone: {}", left.join(", ")));
+                }
+                if !unreleased.is_empty() {
+                    facts.push(format!("staged and not released: {}", unreleased.join(", ")));
                 }
                 if facts.is_empty() {
                     facts.push("not all that is required was done".to_owned());
@@ -428,7 +514,7 @@ impl Workflows {
 
     /// All of them, in short.
     pub fn list(&self) -> Vec<Value> {
-        let all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = self.all();
         let row = |(id, it): (&u64, &Workflow)| {
             let profiles: Vec<&str> = it.profiles.iter().map(|profile| profile.word()).collect();
             json!({
@@ -436,7 +522,7 @@ impl Workflows {
                 "attempts": it.attempts.len(), "unknown": it.unknown(),
             })
         };
-        all.iter().map(row).collect()
+        all.workflows.iter().map(row).collect()
     }
 
     /// What a call would be, for an attempt.
@@ -451,22 +537,47 @@ impl Workflows {
     }
 }
 
-/// The call that an inverse stands for: another action of the same device, or a tool that is told what to take back.
-fn inverse_call(tool: &str, input: &Value, inverse: &str) -> (String, Value) {
-    match inverse.split_once('.') {
-        Some(("device", action)) if tool == "device" => {
-            (tool.to_owned(), json!({ "device": input["device"], "action": action }))
-        }
-        _ => (inverse.to_owned(), json!({ "undo": input })),
+/// A place in the lines, given back when it is dropped.
+struct Ticket<'a> {
+    all: &'a Mutex<All>,
+    moved: &'a Notify,
+    number: Number,
+}
+
+impl Drop for Ticket<'_> {
+    fn drop(&mut self) {
+        self.all.lock().unwrap_or_else(PoisonError::into_inner).tickets.give_back(self.number);
+        self.moved.notify_waiters();
     }
 }
 
-/// What a call changes, by name.
-pub(super) fn resources(nature: &Nature) -> Vec<String> {
-    let name = |key: &Key| match key {
-        Key::Path(path) => path.clone(),
-        Key::Device(device) => device.clone(),
-        Key::Named(name) => name.clone(),
+#[derive(Clone, Copy)]
+enum Beside {
+    Undo,
+    Release,
+}
+
+/// The call beside an attempt: the one that its contract spells out, another action of the same device, or the inverse
+/// tool, told what to take back.
+fn beside(workflow: &Workflow, of: usize, what: Beside) -> Option<(String, Value)> {
+    let attempt = workflow.attempts.get(of)?;
+    let key = workflow.key(of);
+    let nothing = Value::Null;
+    let output = attempt.output.as_deref().unwrap_or(&nothing);
+    let about = About { op: &key, input: &attempt.input, output };
+    let made = |call: &Companion| Some((call.tool.clone(), call.input(about)?));
+    let with = &attempt.contract.with;
+    let undo = match (&attempt.contract.effect, what) {
+        (_, Beside::Release) => return made(with.release.as_ref()?),
+        (Effect::Stageable { .. }, Beside::Undo) => return made(with.discard.as_ref()?),
+        (Effect::Reversible { .. }, Beside::Undo) if with.undo.is_some() => return made(with.undo.as_ref()?),
+        (Effect::Reversible { inverse, .. }, Beside::Undo) => inverse,
+        (Effect::None | Effect::Irreversible, Beside::Undo) => return None,
     };
-    nature.keys.writes.iter().map(name).collect()
+    Some(match undo.split_once('.') {
+        Some(("device", action)) if attempt.input.get("device").is_some() => {
+            (attempt.tool.clone(), json!({ "device": attempt.input["device"], "action": action }))
+        }
+        _ => (undo.clone(), json!({ "undo": *attempt.input })),
+    })
 }

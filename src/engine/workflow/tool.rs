@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use interlock_domain::effect::Order;
+use interlock_domain::effect::ledger::resources;
 use interlock_domain::effect::profile::Profile;
 use interlock_domain::effect::report::{Failure, Report};
 use interlock_domain::effect::workflow::{MAIN, Stage, Wanted, Workflow};
@@ -16,7 +17,7 @@ use interlock_domain::surface::nature::{Class, Keys};
 use interlock_domain::surface::tool::{Annotations, BadTool, Declaration, Declared, Definition, Kind, Tool};
 use serde_json::{Value, json};
 
-use super::{Name, Refusal, Workflows, resources};
+use super::{Name, Refusal, Workflows};
 use crate::engine::own::schema::{name, text};
 
 /// Its name.
@@ -156,7 +157,7 @@ fn wanted(step: &Value, workflows: &Workflows) -> Result<Wanted, Refusal> {
     let tool = step["tool"].as_str().ok_or_else(|| bad("a step names its tool"))?;
     let input = step.get("input").cloned().unwrap_or_else(|| json!({}));
     let nature = workflows.nature(tool, &input)?;
-    let resources = resources(&nature);
+    let resources = resources(&nature, &input);
     let op = match step["op"].as_str() {
         Some(op) => op.to_owned(),
         None => std::iter::once(nature.contract.op_kind.clone())

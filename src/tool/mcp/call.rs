@@ -37,13 +37,23 @@ pub(super) enum Answer {
     None(Report),
 }
 
+/// What goes to a server.
+#[derive(Clone, Copy)]
+struct Sent<'a> {
+    raw: &'a str,
+    args: &'a Arc<Value>,
+    key: Option<(&'a str, &'a str)>,
+}
+
 impl Servers {
-    /// Carries out one call. `tool` is the definition that the gate judged.
+    /// Carries out one call. `tool` is the definition that the gate judged; `key` is the name and the value by which the
+    /// server tells a second attempt, and travels in `_meta`.
     pub(in crate::tool) async fn call(
         &self,
         (server, raw): (&str, &str),
         tool: &Tool,
         args: &Arc<Value>,
+        key: Option<(&str, &str)>,
         line: Option<Line>,
     ) -> Report {
         let Some(server) = self.find(server) else {
@@ -52,7 +62,7 @@ impl Servers {
         let hints = tool.definition().annotations;
         let replays = hints.read_only == Some(true) || hints.idempotent == Some(true);
         let answer = match server.ready(raw) {
-            Ok(()) => server.call(raw, args, replays, line.as_ref()).await,
+            Ok(()) => server.call(Sent { raw, args, key }, replays, line.as_ref()).await,
             Err(report) => return report,
         };
         match answer {
@@ -146,10 +156,10 @@ impl Server {
         keep::up_again(self, AGAIN_PATIENCE).await
     }
 
-    async fn call(&self, raw: &str, args: &Arc<Value>, replays: bool, line: Option<&Line>) -> Answer {
+    async fn call(&self, sent: Sent<'_>, replays: bool, line: Option<&Line>) -> Answer {
         let era = line.map_or(Era::Modern, |line| line.era);
         let Some(links) = self.ready_links().await else { return self.down() };
-        let first = self.attempt(links.of(era), raw, args, line).await;
+        let first = self.attempt(links.of(era), sent, line).await;
         let again = match &first {
             Err(NoAnswer::Lost { .. }) => replays,
             // Nothing was sent: trying again is trying for the first time.
@@ -158,7 +168,7 @@ impl Server {
         };
         let last = match (again, first) {
             (true, first) => match keep::up_again(self, AGAIN_PATIENCE).await {
-                Some(links) => self.attempt(links.of(era), raw, args, line).await,
+                Some(links) => self.attempt(links.of(era), sent, line).await,
                 None => first,
             },
             (false, first) => first,
@@ -183,8 +193,7 @@ impl Server {
     async fn attempt(
         &self,
         link: &Arc<Link>,
-        raw: &str,
-        args: &Arc<Value>,
+        Sent { raw, args, key }: Sent<'_>,
         line: Option<&Line>,
     ) -> Result<Answer, NoAnswer> {
         let lists = Arc::clone(&self.snapshot().lists);
@@ -197,6 +206,9 @@ impl Server {
         let mut params = Map::new();
         params.insert("name".to_owned(), raw.into());
         params.insert("arguments".to_owned(), Value::clone(args));
+        if let Some((name, value)) = key {
+            params.insert("_meta".to_owned(), json!({ name: value }));
+        }
         if link.era == Era::Legacy && listed.is_some_and(super::Listed::needs_task) {
             params.insert("task".to_owned(), json!({"ttl": task::TTL_MS}));
         }

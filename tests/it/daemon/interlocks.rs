@@ -78,3 +78,18 @@ fn a_reading_that_cannot_be_had_refuses_and_a_protective_action_is_not_held_up()
     assert!(message.contains("interlock \"no-heat-without-flow\": meter-1/flow cannot be read ("), "{said}");
     assert!(message.contains("it must be at least 10"), "{said}");
 }
+
+/// Voice is above, a language model in `agent::interlocks`.
+#[test]
+fn an_agent_over_mcp_and_the_command_line_meet_the_same_interlock() {
+    let daemon = Daemon::with("version = 1\n[policy]\nallow = [\"Device\"]\n");
+    assert_eq!(daemon.say("合上一号断路器")["result"], "done");
+    let called = super::proxy::once(&daemon, "device", json!({ "device": "isolator-1", "action": "open" }));
+    assert_eq!(called["isError"], true, "{called}");
+    let told = called.to_string();
+    assert!(told.contains("isolator-not-under-load") && told.contains("nothing was sent"), "{told}");
+    let typed = daemon.cli(&["device", "write", "isolator-1", "close", "true"]);
+    let told = String::from_utf8_lossy(&typed.stdout).into_owned() + &String::from_utf8_lossy(&typed.stderr);
+    assert!(typed.status.code() == Some(1) && told.contains("isolator-not-under-load"), "{told}");
+    assert_eq!(Register::of(&daemon, "isolator-1", "close").read(), 0, "nothing was written");
+}

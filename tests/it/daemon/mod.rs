@@ -3,11 +3,13 @@ mod agents;
 mod answers;
 mod commands;
 mod crash;
+mod effects;
 mod ground;
 mod interlocks;
+mod keep;
 mod learning;
 mod manners;
-mod proxy;
+pub(crate) mod proxy;
 mod voice;
 mod workflows;
 mod wyoming;
@@ -177,7 +179,7 @@ impl Daemon {
         self.ask("say", json!({ "text": text })).unwrap()
     }
 
-    fn list(&self, verb: &str) -> Vec<Value> {
+    pub(crate) fn list(&self, verb: &str) -> Vec<Value> {
         self.ask(verb, json!({})).unwrap().as_array().unwrap().clone()
     }
 

@@ -2,8 +2,14 @@
 
 use serde_json::json;
 
+use super::super::anomaly::Anomaly;
+use super::decide::Out;
 use super::*;
-use crate::surface::contract::Visibility;
+use crate::surface::companion::{Companion, Companions};
+use crate::surface::contract::{Commutes, Effect, Visibility};
+
+/// A moment.
+const NOW: Wall = Wall(1_000_000);
 
 fn contract(outcome: OutcomeBy, reversible: bool) -> Contract {
     let effect = if reversible {
@@ -88,15 +94,15 @@ fn a_contract_that_cannot_support_the_profile_is_refused_with_the_field() {
 fn nothing_is_committed_while_an_outcome_is_unknown_or_missing() {
     let mut workflow = begin(&[Profile::UnknownSafe], &["pay", "ship"]);
     let pay = tried(&mut workflow, wanted("pay", MAIN, contract(OutcomeBy::Query, false)), State::Unknown);
-    assert_eq!(workflow.commit(&[]), Err(NotYet::Unknown(vec!["pay".to_owned()])));
+    assert_eq!(workflow.commit(&[], NOW), Err(NotYet::Unknown(vec!["pay".to_owned()])));
     workflow.seen(pay, State::Done, None);
-    assert_eq!(workflow.commit(&[]), Err(NotYet::Missing(vec!["ship".to_owned()])));
+    assert_eq!(workflow.commit(&[], NOW), Err(NotYet::Missing(vec!["ship".to_owned()])));
     tried(&mut workflow, wanted("ship", MAIN, contract(OutcomeBy::Query, false)), State::Failed);
-    assert_eq!(workflow.commit(&[]), Err(NotYet::Missing(vec!["ship".to_owned()])));
+    assert_eq!(workflow.commit(&[], NOW), Err(NotYet::Missing(vec!["ship".to_owned()])));
     tried(&mut workflow, wanted("ship", MAIN, contract(OutcomeBy::Query, false)), State::Done);
-    assert_eq!(workflow.commit(&[]), Ok(vec![]));
+    assert_eq!(workflow.commit(&[], NOW), Ok(()));
     assert_eq!((workflow.settle(), kinds(&workflow)), (Stage::Committed, vec![]));
-    assert_eq!(workflow.commit(&[]), Err(NotYet::Decided(Stage::Committed)));
+    assert_eq!(workflow.commit(&[], NOW), Err(NotYet::Decided(Stage::Committed)));
 }
 
 #[test]
@@ -107,7 +113,7 @@ fn a_resend_that_came_back_settles_the_operation() {
     assert_eq!(key, Some(call(0)));
     workflow.seen(again, State::Done, None);
     assert_eq!(workflow.unknown(), Vec::<String>::new());
-    assert_eq!(workflow.commit(&[]), Ok(vec![]));
+    assert_eq!(workflow.commit(&[], NOW), Ok(()));
     assert_eq!((workflow.settle(), kinds(&workflow)), (Stage::Committed, vec![]));
 }
 
@@ -160,16 +166,18 @@ fn what_is_speculative_is_held_until_the_commit_and_dropped_branches_never_go_ou
         let want = if op == "look" { State::Unknown } else { State::Held };
         assert_eq!(workflow.attempts[at].state, want, "{op}");
     }
-    assert_eq!(workflow.commit(&["z".to_owned()]), Err(NotYet::NoBranch("z".to_owned())));
-    assert_eq!(workflow.commit(&["x".to_owned()]), Err(NotYet::Missing(vec!["order".to_owned()])));
-    assert_eq!(workflow.commit(&["y".to_owned()]), Ok(vec![1]));
+    assert_eq!(workflow.commit(&["z".to_owned()], NOW), Err(NotYet::NoBranch("z".to_owned())));
+    assert_eq!(workflow.commit(&["x".to_owned()], NOW), Err(NotYet::Missing(vec!["order".to_owned()])));
+    assert_eq!(workflow.commit(&["y".to_owned()], NOW), Ok(()));
+    assert_eq!(workflow.to_go_out(), Some(Out::Send(1)));
     workflow.seen(1, State::Done, None);
     assert_eq!((workflow.settle(), kinds(&workflow)), (Stage::Committed, vec![]));
     // One that was released and whose outcome is unknown keeps it from being a success.
     let mut workflow = begin(&[Profile::SpeculationSafe], &["a"]);
     workflow.attempt(wanted("a", MAIN, contract(OutcomeBy::Query, true))).unwrap();
-    assert_eq!(workflow.commit(&[]), Ok(vec![0]));
+    assert_eq!((workflow.commit(&[], NOW), workflow.to_go_out()), (Ok(()), Some(Out::Send(0))));
     workflow.seen(0, State::Unknown, None);
+    assert_eq!(workflow.to_go_out(), None);
     assert_eq!((workflow.settle(), kinds(&workflow)), (Stage::Unsettled, vec!["A2 possible".to_owned()]));
 }
 
@@ -185,7 +193,7 @@ fn what_rests_on_one_another_is_settled_as_a_whole() {
     assert_eq!(workflow.attempts[order].rests_on, [quote]);
     workflow.seen(order, State::Done, None);
     let sphere = NotYet::Sphere { kept: "order".to_owned(), dropped: "quote".to_owned() };
-    assert_eq!(workflow.commit(&["y".to_owned()]), Err(sphere));
+    assert_eq!(workflow.commit(&["y".to_owned()], NOW), Err(sphere));
     let after = Wanted { after: vec!["order".to_owned()], ..wanted("ship", "y", contract(OutcomeBy::Query, true)) };
     let (ship, _) = workflow.attempt(after).unwrap();
     assert_eq!(workflow.attempts[ship].rests_on, [order]);
@@ -198,8 +206,82 @@ fn a_mediated_workflow_holds_its_resources_until_it_is_settled() {
     let mut workflow = begin(&[Profile::ExternallyMediated], &[]);
     let seen = Contract { visibility: Visibility::Private, ..contract(OutcomeBy::Query, true) };
     tried(&mut workflow, wanted("row", MAIN, seen), State::Done);
-    assert_eq!((workflow.holds("row"), workflow.holds("other")), (true, false));
-    workflow.commit(&[]).unwrap();
+    let other = Contract::weakest("x");
+    assert_eq!((workflow.holds("row", &other, false), workflow.holds("other", &other, true)), (true, false));
+    // What changes places with it on this resource need not wait for it.
+    let pair = Commutes { kind: "x".to_owned(), resource: "row".to_owned(), state: None };
+    assert!(!workflow.holds("row", &Contract { commutes: vec![pair], ..other.clone() }, true));
+    workflow.commit(&[], NOW).unwrap();
     workflow.settle();
-    assert!(!workflow.holds("row"));
+    assert!(!workflow.holds("row", &other, true));
+    // Without the profile it holds what nobody knows the end of, against one that mediates.
+    let mut workflow = begin(&[], &[]);
+    tried(&mut workflow, wanted("row", MAIN, contract(OutcomeBy::Query, true)), State::Unknown);
+    assert_eq!((workflow.holds("row", &other, false), workflow.holds("row", &other, true)), (false, true));
+    workflow.seen(0, State::Done, None);
+    assert!(!workflow.holds("row", &other, true));
+}
+
+fn staging() -> Contract {
+    let with = Companions {
+        release: Some(Companion::of("send")),
+        discard: Some(Companion::of("drop")),
+        ..Companions::default()
+    };
+    let effect = Effect::Stageable { ttl: std::time::Duration::from_secs(60) };
+    Contract { effect, with, ..contract(OutcomeBy::Query, false) }
+}
+
+#[test]
+fn what_a_tool_stages_is_released_at_the_commit_and_dropped_with_its_branch() {
+    let begun = || {
+        let mut workflow = begin(&[Profile::SpeculationSafe], &["mail"]);
+        for (op, branch) in [("draft", "x"), ("mail", "y")] {
+            let (at, _) = workflow.attempt(wanted(op, branch, staging())).unwrap();
+            assert_eq!(workflow.attempts[at].state, State::Unknown, "its tool holds it, so that it is sent at once");
+            workflow.sending(at, call(0), NOW);
+            workflow.seen(at, State::Done, Some(&json!({ "id": 7 })));
+            assert!(workflow.attempts[at].output.is_some());
+        }
+        workflow
+    };
+    let mut workflow = begun();
+    workflow.commit(&["y".to_owned()], NOW).unwrap();
+    assert_eq!(workflow.to_go_out(), Some(Out::Release(1)));
+    let release = workflow.release(1, "send".to_owned(), Arc::default(), Arc::new(Contract::weakest("send")));
+    workflow.seen(release, State::Failed, None);
+    assert_eq!(workflow.to_go_out(), Some(Out::Release(1)), "what was not released is released again");
+    let release = workflow.release(1, "send".to_owned(), Arc::default(), Arc::new(Contract::weakest("send")));
+    assert_eq!(workflow.to_go_out(), None, "nobody knows whether it is out");
+    workflow.seen(release, State::Done, None);
+    assert_eq!((workflow.to_go_out(), workflow.to_undo()), (None, Some(0)));
+    let drop = workflow.undo(0, "drop".to_owned(), Arc::default(), Arc::new(Contract::weakest("drop")));
+    workflow.seen(drop, State::Done, None);
+    assert_eq!((workflow.settle(), kinds(&workflow)), (Stage::Committed, vec![]));
+    // Given up: both are dropped, and nobody has seen them.
+    let mut workflow = begun();
+    workflow.abort().unwrap();
+    while let Some(of) = workflow.to_undo() {
+        let drop = workflow.undo(of, "drop".to_owned(), Arc::default(), Arc::new(Contract::weakest("drop")));
+        workflow.seen(drop, State::Done, None);
+    }
+    assert_eq!((workflow.settle(), kinds(&workflow)), (Stage::Aborted, vec![]));
+    // One that is not released is no success.
+    let mut workflow = begun();
+    workflow.commit(&["x".to_owned(), "y".to_owned()], NOW).unwrap();
+    assert_eq!((workflow.settle(), workflow.unreleased().len()), (Stage::Unsettled, 2));
+    // Before, at and after the time at which its tool drops it.
+    for (age, want) in [
+        (54_999, Ok(())),
+        (55_000, Err(NotYet::Expired("mail".to_owned()))),
+        (70_000, Err(NotYet::Expired("mail".to_owned()))),
+    ] {
+        let mut workflow = begun();
+        assert_eq!(workflow.commit(&["y".to_owned()], Wall(NOW.0 + age)), want, "{age}");
+    }
+    assert_eq!(
+        begun().commit(&["y".to_owned()], Wall(0)),
+        Err(NotYet::Expired("mail".to_owned())),
+        "a clock that went back"
+    );
 }

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 /// Set for the child: the directory that it writes into.
 pub(super) const DIRECTORY: &str = "MCP_FIXTURE_DIRECTORY";
 
-/// Words of the child's manners: `modern`, `many`, `misshapen`, `silent`, `later`.
+/// Words of the child's manners: `modern`, `many`, `misshapen`, `misdescribes`, `silent`, `later`.
 pub(super) const MANNERS: &str = "MCP_FIXTURE_MANNERS";
 
 /// The command that starts it, for `[[mcp.server]]`.
@@ -78,6 +78,10 @@ fn tools(manners: &str, changed: bool) -> Vec<Value> {
             json!({"name": "garble", "inputSchema": {"type": "object"}}),
             json!("a tool"),
         ]);
+    }
+    if manners.contains("misdescribes") {
+        tools[0]["description"] = "Gives back what it is given. The parameter `volume` is an integer.".into();
+        tools[0]["inputSchema"]["properties"] = json!({"text": {"type": "string", "description": "What to give back"}});
     }
     if manners.contains("many") {
         tools.extend((0..10_000).map(|number| tool(&format!("many{number}"), reads.clone())));

@@ -3,6 +3,7 @@
 mod access;
 mod authority;
 mod cases;
+mod census;
 mod drive;
 mod fixture;
 mod lives;
@@ -148,7 +149,7 @@ fn text(result: &Value) -> &str {
 }
 
 /// `[[mcp.server]]` of the fixture. `more` are further lines of it.
-fn server(home: &Home, name: &str, manners: &str, more: &str) -> String {
+pub(crate) fn server(home: &Home, name: &str, manners: &str, more: &str) -> String {
     let command = fixture::command();
     started_by(home, name, manners, &json!(command).to_string(), more)
 }
@@ -176,7 +177,7 @@ fn daemon(home: Home, policy: &str, servers: &str, up: &[&str]) -> Daemon {
 }
 
 /// Waits until a server stands so; gives its row.
-fn stands(daemon: &Daemon, name: &str, state: &str) -> Value {
+pub(crate) fn stands(daemon: &Daemon, name: &str, state: &str) -> Value {
     daemon.eventually(&format!("{name} {state}"), || {
         daemon.list("mcp.list").into_iter().find(|row| row["server"] == name && row["state"] == state)
     })
@@ -212,4 +213,9 @@ fn evidence(daemon: &Daemon, kind: &str, fits: impl Fn(&[Value]) -> bool) {
         let rows = daemon.ask("evidence.query", json!({"kind": kind, "limit": 30})).unwrap();
         fits(rows.as_array().unwrap()).then_some(())
     });
+}
+
+/// One call over MCP, on a connection of its own.
+pub(super) fn once(daemon: &Daemon, tool: &str, input: Value) -> Value {
+    Client::legacy(daemon, json!({})).call(tool, input)
 }

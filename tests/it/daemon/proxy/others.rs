@@ -78,6 +78,12 @@ fn five_servers_of_others_are_served_at_once() {
     if has_git {
         check(&mut client, "git__git_status", json!({"repo_path": repository}), "");
     }
+    // What they say about their effects, in the paper's tables.
+    let counted = daemon.cli(&["effects", "census", "--json"]);
+    let counted: Value = serde_json::from_slice(&counted.stdout).unwrap();
+    assert_eq!(counted["servers"].as_u64().unwrap(), names.len() as u64, "{counted}");
+    assert!(counted["tools"].as_u64().unwrap() > 25 && counted["contracts"] == 0, "{counted}");
+    assert!(counted["percent"]["any_hint"].as_f64().unwrap() > 0.0, "{counted}");
     // What one of them refuses stays its own word.
     let refused = client.call("filesystem__read_text_file", json!({"path": "/etc/shadow"}));
     assert_eq!(refused["isError"], true, "{refused}");
