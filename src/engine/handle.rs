@@ -429,6 +429,11 @@ impl Mediator {
         let _ = self.inbox.try_send(Message::Cancel { batch });
     }
 
+    /// The same, and waits for a place in the inbox: for who could not say it again.
+    pub async fn cancel_when_room(&self, batch: BatchId) {
+        let _ = self.inbox.send(Message::Cancel { batch }).await;
+    }
+
     /// Puts another configuration in force.
     ///
     /// # Errors

@@ -29,6 +29,7 @@ use crate::mcp::rpc::RpcError;
 use crate::mcp::upward::Line;
 use crate::record::Row;
 use crate::store::queue::{Entry, Tell, Writer};
+pub use crate::tool::mcp::NotLoggedIn;
 use crate::tool::mcp::{self as down, Listed, Lists, Shown, Snapshot, Standing};
 use pins::Pins;
 
@@ -145,6 +146,7 @@ pub struct Servers {
 #[derive(Debug)]
 enum Message {
     Configure { base: Vec<Arc<Tool>>, rules: Arc<Rules>, settings: Vec<Setting>, back: oneshot::Sender<()> },
+    LoggedIn { server: String, by: String },
     Approve { server: String, tool: Option<String>, by: String, back: oneshot::Sender<usize> },
 }
 
@@ -230,6 +232,25 @@ impl Servers {
         approved.await.ok()
     }
 
+    /// Begins a person's login at a server: the address for a browser, which is sent to `redirect` afterwards.
+    ///
+    /// # Errors
+    /// When that server has no login, or nobody says how to get in.
+    pub async fn begin_login(&self, server: &str, redirect: &str) -> Result<String, NotLoggedIn> {
+        self.down.begin_login(server, redirect).await
+    }
+
+    /// Ends it with the address that the browser was sent to, and writes down who did.
+    ///
+    /// # Errors
+    /// When that is not the answer to the login, or it was refused.
+    pub async fn finish_login(&self, server: &str, answer: &str, by: &str) -> Result<(), NotLoggedIn> {
+        self.down.finish_login(server, answer).await?;
+        // Fails when the daemon stops; the tokens are kept.
+        let _stopping = self.inbox.send(Message::LoggedIn { server: server.to_owned(), by: by.to_owned() }).await;
+        Ok(())
+    }
+
     /// What is known now.
     #[must_use]
     pub fn view(&self) -> Arc<View> {
@@ -302,6 +323,9 @@ impl Owner {
                 let rebuilt = self.rebuild().await;
                 self.publish(rebuilt).await;
                 let _gone = back.send(());
+            }
+            Message::LoggedIn { server, by } => {
+                self.write("mcp_login", None, &json!({"server": server, "by": by})).await;
             }
             Message::Approve { server, tool, by, back } => {
                 let approved = self.pins.approve(&server, tool.as_deref());

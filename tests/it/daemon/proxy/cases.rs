@@ -229,6 +229,29 @@ fn ten_thousand_tools_are_bounded_and_the_rest_works() {
 }
 
 #[test]
+fn a_misshapen_list_costs_nobody_a_tool_and_a_garbled_answer_ends_its_call() {
+    let home = Home::new();
+    let servers = server(&home, "a", "misshapen", "") + &server(&home, "b", "", "");
+    let daemon = daemon(home, ALL, &servers, &["a", "b"]);
+    let mut client = Client::legacy(&daemon, json!({}));
+    let tools = client.tools();
+    let names: Vec<&str> = tools.iter().map(|tool| tool["name"].as_str().unwrap()).collect();
+    assert!(names.contains(&"b__echo") && names.contains(&"a__echo") && !names.contains(&"a__list_of"), "{names:?}");
+    let mut mended = tools.iter().find(|tool| tool["name"] == "a__mended").unwrap().clone();
+    mended.as_object_mut().unwrap().remove("_meta");
+    assert_eq!(mended, json!({"name": "a__mended", "inputSchema": {"type": "object"}}), "strict clients read it");
+    assert_eq!(text(&client.call("a__mended", json!({}))), "mended");
+    // What it says of the outcome cannot be read, so nobody knows it; and nobody waits for the time limit.
+    let garbled = client.call("a__garble", json!({}));
+    assert_eq!((code(&garbled), ending(&garbled)), ("connection_lost", "unknown"), "{garbled}");
+    assert_eq!(text(&client.call("a__mended", json!({}))), "mended");
+}
+
+fn ending(result: &Value) -> &str {
+    result["_meta"]["interlock/outcome"]["ending"].as_str().unwrap_or("none")
+}
+
+#[test]
 fn a_description_that_is_wrong_is_told_otherwise_once_a_person_says_so_and_can_be_taken_back() {
     let home = Home::new();
     let servers = server(&home, "a", "misdescribes", "");
