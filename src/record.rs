@@ -10,10 +10,10 @@ pub mod contract;
 pub mod effects;
 pub mod event;
 pub mod learned;
+pub mod ledger;
 pub mod retold;
 pub mod scrub;
 pub mod settled;
-pub mod ledger;
 pub mod trace;
 pub mod workflow;
 

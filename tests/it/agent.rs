@@ -3,9 +3,9 @@
 mod below;
 mod extend;
 mod hostile;
+mod interlocks;
 mod judge;
 mod lazy;
-mod interlocks;
 mod llama;
 mod resume;
 mod server;
