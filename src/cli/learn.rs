@@ -67,7 +67,7 @@ fn proposal(row: &Value, out: &Out) -> Result<(), CliError> {
         "{} {} {} -> {} ({}, {}): {}",
         shown(row, "state"),
         shown(row, "channel"),
-        shown(row, "text"),
+        shown(row, "text").replace('\n', " / "),
         shown(row, "command"),
         shown(row, "source"),
         shown(row, "by"),
