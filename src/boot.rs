@@ -176,6 +176,7 @@ pub fn run(places: Places) -> Result<(), BootError> {
     let (keeper, keeper_thread) = keeper::start(state).map_err(|error| BootError::Other(error.into()))?;
     let writer = opened.store.writer();
     own::note_previous(&writer, opened.previous_ended, opened.previous_head);
+    own::note_restored(&writer, &places.state);
     own::forget_ground_alarms(&keeper);
 
     // Before the runtime: a wedged runtime must not stop the supervisor.
@@ -330,7 +331,8 @@ async fn serve(made: Made) -> Result<(), BootError> {
         None => Arc::clone(&config.devices),
         Some(plant) => Arc::new(config::interlock::bind(plant.devices.clone(), &config.interlocks)?),
     };
-    let grounds = surface::grounds(&config, &places.state)?;
+    let (model_sender, model_receiver) = watch::channel(None);
+    let grounds = surface::grounds(&config, &places.state, model_receiver.clone())?;
     let front_settings = mcp::front(&config)?;
     let settings = mcp::servers(&config)?;
     let (down, updates) = crate::tool::mcp::Servers::new();
@@ -357,7 +359,7 @@ async fn serve(made: Made) -> Result<(), BootError> {
         tracing::error!(kind = "MODEL_OFF", "{error}; there is no language model until the next reload");
         None
     });
-    let (model_sender, model_receiver) = watch::channel(model);
+    model_sender.send_replace(model);
     let (state, evidence) = (places.state.clone(), writer.clone());
     let models = Models::new(mediator.clone(), evidence, log.clone(), state, model_receiver);
     let open = mends.len();

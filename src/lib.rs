@@ -36,9 +36,6 @@
 //! - [`boot`]: the only place that constructs everything, and the only start and stop order.
 //! - [`engine`]: `mediator` carries the machine's actions out, `listener` owns the active commands and the short
 //!   dialogues, `learner` what was learned and its versions, `agent` drives the runs of a language model, `supervisor`
-//!   watches our threads, `tasks` turns its notices into evidence and alarms, `own` runs the tools that act on the daemon
-//!   itself, `keeper` owns `state.db`, `ground` looks after the log and its disk, `watch` supervises what is not ours,
-//!   `resolver` finds out what became of unknown effects, `workflow` carries groups of effects with a guarantee.
 //!   watches our threads, `tasks` turns its notices into evidence and alarms, `own` runs the tools that act on the
 //!   daemon itself, `keeper` owns `state.db`, `ground` looks after the log and its disk, `resolver` finds out what became
 //!   of unknown effects, `workflow` carries groups of effects with a guarantee, `watch` supervises what is not ours.
@@ -47,7 +44,6 @@
 //! - [`infer`]: the classifier through ONNX Runtime, and the passages of manuals. Neither ever acts.
 //! - [`provider`]: the wire formats of model providers: bytes, cut anywhere, into blocks, and blocks into the next request.
 //!   `domain::block` has the blocks; `domain::repair` mends a history and says what each provider would refuse of it.
-//! - [`tool`]: runs an order: device (Modbus), files, shell, HTTP.
 //! - [`tool`]: runs an order: device (Modbus), files, shell, HTTP, tools of the MCP servers behind us (`tool::mcp`, whose
 //!   place in the surface is `engine::servers`).
 //! - [`sys`]: what only the kernel can say or do; `unsafe` lives here.

@@ -11,15 +11,16 @@ pub mod effects;
 pub mod event;
 pub mod learned;
 pub mod ledger;
+pub mod scrub;
+pub mod settled;
 pub mod trace;
 pub mod workflow;
 
 use std::borrow::Cow;
-use std::fmt;
 use std::ops::Range;
 use std::str::FromStr;
 
-use interlock_domain::id::{CallId, RunId, Seq, TaskId};
+use interlock_domain::id::{CallId, RUN_ID_LEN, RunId, Seq, TaskId};
 use interlock_domain::time::{Tick, Wall};
 use serde_json::{Map, Value};
 use thiserror::Error;
@@ -127,6 +128,8 @@ pub mod kind {
     pub const DISK: &str = "disk";
     /// A reader kept the write-ahead log from being brought in, until a new segment had to begin.
     pub const WAL_LARGE: &str = "wal_large";
+    /// The state came from a backup; `detail` says which and when.
+    pub const RESTORED: &str = "restored";
     /// The log was held against its hashes and its head after a start; `to` is the verdict.
     pub const VERIFIED: &str = "verified";
     /// A call ended. One that ended as unknown, with an effect to look at, stays open until it is resolved.
@@ -290,9 +293,10 @@ impl Canonical {
         self.number(3, row.at.boottime_ns);
         self.signed(4, row.at.wall.0);
         self.text(5, Some(row.at.quality.as_str()));
-        self.shown(6, row.run.as_ref());
-        self.shown(7, row.call.as_ref());
-        self.shown(8, row.task.as_ref());
+        let mut run = [0; RUN_ID_LEN];
+        self.text(6, row.run.map(|id| id.written(&mut run)));
+        self.call(7, row.call);
+        self.task(8, row.task);
         match row.generation {
             Some(generation) => self.number(9, u64::from(generation)),
             None => self.text(9, None),
@@ -349,18 +353,36 @@ impl Canonical {
         self.raw(at, Some(text));
     }
 
-    fn shown(&mut self, at: usize, id: Option<&impl fmt::Display>) {
-        let Some(id) = id else { return self.text(at, None) };
-        use std::io::Write;
-        let start = self.bytes.len();
-        self.bytes.extend_from_slice(&[0; 4]);
-        // A Vec takes everything; ids print without errors.
-        if write!(self.bytes, "{id}").is_err() {
-            self.bytes.truncate(start + 4);
-        }
-        let len = u32::try_from(self.bytes.len() - start - 4).unwrap_or(0);
-        self.bytes[start..start + 4].copy_from_slice(&len.to_le_bytes());
-        self.columns[at] = Some(start + 4..self.bytes.len());
+    /// The form of [`CallId`]'s `Display`.
+    fn call(&mut self, at: usize, call: Option<CallId>) {
+        let Some(call) = call else { return self.text(at, None) };
+        self.parts(at, |bytes| {
+            bytes.extend_from_slice(call.run.written(&mut [0; RUN_ID_LEN]).as_bytes());
+            bytes.push(b'.');
+            bytes.extend_from_slice(Digits::new().write(call.batch.0, false));
+            bytes.push(b'.');
+            bytes.extend_from_slice(Digits::new().write(call.position.into(), false));
+        });
+    }
+
+    /// The form of [`TaskId`]'s `Display`.
+    fn task(&mut self, at: usize, task: Option<TaskId>) {
+        let Some(task) = task else { return self.text(at, None) };
+        self.parts(at, |bytes| {
+            bytes.push(b't');
+            bytes.extend_from_slice(Digits::new().write(task.0, false));
+        });
+    }
+
+    /// The next column (number `at`), which is written in parts.
+    fn parts(&mut self, at: usize, write: impl FnOnce(&mut Vec<u8>)) {
+        let start = self.bytes.len() + NULL.len();
+        self.bytes.extend_from_slice(&[0; NULL.len()]);
+        write(&mut self.bytes);
+        // Ids are shorter than a hundred bytes.
+        let len = u32::try_from(self.bytes.len() - start).unwrap_or(0);
+        self.bytes[start - NULL.len()..start].copy_from_slice(&len.to_le_bytes());
+        self.columns[at] = Some(start..self.bytes.len());
     }
 
     /// The canonical form.

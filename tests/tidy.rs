@@ -30,7 +30,11 @@ const MODULES: &[(&str, &[&str], &[&str])] = &[
     ("mcp", &[], &["serde", "tokio"]),
     // Adapters: the only code that touches the world.
     ("sys", &[], &["libc", "nix"]),
-    ("store", &["record"], &["rusqlite", "ed25519_dalek", "getrandom", "sha2", "sm3", "tokio", "base64"]),
+    (
+        "store",
+        &["record"],
+        &["rusqlite", "ed25519_dalek", "getrandom", "sha2", "sm3", "tokio", "base64", "tar", "flate2", "serde"],
+    ),
     ("tool", &["sys", "mcp"], &["tokio", "reqwest", "rustls", "tokio_modbus", "tokio_serial", "sha2", "base64"]),
     // Its library of passages is SQLite (FTS5); a model is loaded by its hash.
     ("infer", &[], &["ort", "rusqlite", "sha2"]),
@@ -89,7 +93,7 @@ const MODULES: &[(&str, &[&str], &[&str])] = &[
             "engine::supervisor",
             "engine::watch",
         ],
-        &["anyhow", "clap", "clap_complete", "clap_mangen", "nix", "serde", "tokio"],
+        &["anyhow", "clap", "clap_complete", "clap_mangen", "nix", "serde", "tokio", "tar", "flate2"],
     ),
     (
         "boot",

@@ -158,12 +158,14 @@ fn row(at: Stamp, n: usize) -> Row {
     Row { to: Some("done".into()), ..Row::new(at, station).of_call(call).detailed(&detail) }
 }
 
-/// Hands the row in; when the queue is full, gives the writer the processor and tries again.
+/// Hands the row in; when the queue is full, leaves the processor to the writer for a moment and tries again. A full
+/// queue lasts the writer many times as long.
 fn hand_in(writer: &Writer, entry: Entry) {
+    const MOMENT: Duration = Duration::from_millis(1);
     let mut entry = entry;
     while let Err(NotTaken { entry: back, .. }) = writer.append(entry) {
         entry = *back;
-        std::thread::yield_now();
+        std::thread::park_timeout(MOMENT);
     }
 }
 

@@ -1,6 +1,7 @@
 //! What the daemon does about itself around its run: the patience of systemd while it starts, its own tasks, the last
 //! rung of the ladder, and the last row of its life.
 
+use std::path::Path;
 use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Duration;
 
@@ -13,6 +14,7 @@ use crate::engine::ground::{self, Ground};
 use crate::engine::keeper::Keeper;
 use crate::engine::supervisor::{EndProcess, Supervisor, runtime_probe, runtime_spec};
 use crate::record::{Row, hex, kind};
+use crate::store::backup::take_note;
 use crate::store::head::Head;
 use crate::store::queue::{Entry, Writer};
 use crate::sys::notify::Notifier;
@@ -107,6 +109,14 @@ pub(super) fn note_previous(writer: &Writer, ended: Option<bool>, head: Option<H
     };
     tracing::warn!("the run before did not end in order");
     writer.append_or_count(Entry::urgent(row.detailed(&json!({ "head": head }))));
+}
+
+/// Says where the state came from, when a restore put it there.
+pub(super) fn note_restored(writer: &Writer, state: &Path) {
+    if let Some(note) = take_note(state) {
+        let row = Row::new(crate::engine::stamp::now(), kind::RESTORED).detailed(&note);
+        writer.append_or_count(Entry::urgent(row));
+    }
 }
 
 /// The last row of a run that ends in order. Every other row must have been handed in.

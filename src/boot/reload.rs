@@ -76,7 +76,7 @@ impl Reloader {
             Some(plant) => Arc::new(config::interlock::bind(plant.clone(), &config.interlocks).map_err(refused)?),
         };
         let bug = |error: super::BootError| Refused::from(Trouble::new(Kind::Bug, error.to_string()));
-        let grounds = surface::grounds(&config, &self.places.state).map_err(bug)?;
+        let grounds = surface::grounds(&config, &self.places.state, self.model_sender.subscribe()).map_err(bug)?;
         let tools = surface::tools(&config, Arc::clone(&devices), &grounds, self.servers.down()).map_err(bug)?;
         let base = surface::base(&devices, &config).map_err(bug)?;
         let servers = mcp::servers(&config).map_err(refused)?;

@@ -12,9 +12,11 @@ use interlock_domain::risk::Risk;
 use interlock_domain::surface::contract::{Contract, Effect, OutcomeBy};
 use interlock_domain::surface::device::{ActionFacts, DeviceFacts, DeviceTable};
 use interlock_domain::surface::tool::{Annotations, BadTool, Definition, Kind, Text, Tool};
+use tokio::sync::watch;
 
 use super::{BootError, Places};
 use crate::config::Config;
+use crate::config::policy::Classifier;
 use crate::engine::classify::Classify;
 use crate::engine::handle::Grounds;
 use crate::engine::mediator::{Settings, own_paths};
@@ -23,7 +25,11 @@ use crate::tool::device::{DeviceTool, EVERY};
 use crate::tool::{About, Tools, device, files, http, shell};
 
 /// Where tools work: the first working directory of the configuration, else one in the state directory.
-pub(super) fn grounds(config: &Config, state: &Path) -> Result<Grounds, BootError> {
+pub(super) fn grounds(
+    config: &Config,
+    state: &Path,
+    models: watch::Receiver<Option<Arc<agent::Settings>>>,
+) -> Result<Grounds, BootError> {
     let own = state.join("work");
     let cwd = config.work_dirs.first().cloned().unwrap_or_else(|| own.clone());
     if cwd == own {
@@ -32,7 +38,12 @@ pub(super) fn grounds(config: &Config, state: &Path) -> Result<Grounds, BootErro
     }
     // Where another mode asks people anyway, nobody needs an opinion.
     let asked = config.classifier.as_ref().filter(|_| config.mode == Mode::BypassPermissions);
-    let classify = asked.map(|command| Arc::new(Classify { command: command.clone(), cwd: cwd.clone() }));
+    let classify = asked.map(|asked| {
+        Arc::new(match asked {
+            Classifier::Command(command) => Classify::Command { command: command.clone(), cwd: cwd.clone() },
+            Classifier::Model => Classify::model(models),
+        })
+    });
     Ok(Grounds {
         cwd,
         home: std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute()),

@@ -25,6 +25,7 @@ pub(super) fn agent(args: &AgentArgs, client: Client, out: &Out) -> Result<(), C
     })?;
     match outcome.as_deref() {
         Some("done") => Ok(()),
+        Some("denied_repeatedly") => Err(CliError::silent(Exit::Permission)),
         Some(_) => Err(CliError::silent(Exit::NotSo)),
         None => Err(CliError::new(Exit::Bug, "the run did not say how it ended")),
     }

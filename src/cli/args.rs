@@ -1,5 +1,6 @@
 //! What a person types: the verbs, their arguments and one worked example each.
 
+mod keep;
 mod record;
 mod understand;
 
@@ -7,6 +8,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+pub use keep::{BackupArgs, BundleArgs, ResetArgs, RestoreArgs};
 pub use record::{
     EffectsFrom, EffectsVerb, EvidenceFrom, EvidenceVerb, ExportFormat, TraceArgs, TraceFormat, WorkflowVerb,
 };
@@ -117,6 +119,18 @@ pub enum Verb {
     /// Validates a configuration and its commands; needs no daemon.
     #[command(after_help = "Example:\n  interlock check --config /etc/interlock/interlock.toml")]
     Check(CheckArgs),
+    /// The whole state in one signed file; a daemon that runs need not stop.
+    #[command(after_help = "Example:\n  interlock backup /mnt/usb/box-7.tar.gz")]
+    Backup(BackupArgs),
+    /// Puts a backup in the place of the state; no daemon may run.
+    #[command(after_help = "Example:\n  interlock restore /mnt/usb/box-7.tar.gz")]
+    Restore(RestoreArgs),
+    /// Moves the state aside: the next start begins with nothing; no daemon may run.
+    #[command(after_help = "Example:\n  interlock factory-reset --yes")]
+    FactoryReset(ResetArgs),
+    /// What support needs, with secrets removed; needs no daemon and sends nothing.
+    #[command(after_help = "Example:\n  interlock support-bundle /tmp/box-7.tar.gz")]
+    SupportBundle(BundleArgs),
     /// Shell completions on standard output.
     #[command(after_help = "Example:\n  interlock completions bash > /usr/share/bash-completion/completions/interlock")]
     Completions {

@@ -74,6 +74,10 @@ impl From<ConfigError> for CliError {
 
 impl From<std::io::Error> for CliError {
     fn from(error: std::io::Error) -> CliError {
+        if error.kind() == std::io::ErrorKind::BrokenPipe {
+            // A reader that went away (`| head`) needs no message.
+            return CliError::silent(Exit::CannotWrite);
+        }
         CliError::new(Exit::CannotWrite, error.to_string())
     }
 }

@@ -32,6 +32,12 @@ pub(super) fn evidence(
             list(from, query, None, json!({ "limit": rows }), connect, out)
         }
         EvidenceVerb::Query { kind, run, call, task, text, since, until, limit, from } => {
+            if let (Some(since), Some(until)) = (since, until)
+                && since > until
+            {
+                let message = format!("--since {since} is after --until {until}");
+                return Err(CliError::new(Exit::Usage, message));
+            }
             let query = Query {
                 after: since.map(|seq| Seq(seq.saturating_sub(1))),
                 kind: kind.clone(),
@@ -175,8 +181,7 @@ fn kept_checkpoints(file: &Path) -> Result<String, CliError> {
 
 fn store(error: StoreError) -> CliError {
     let missing = matches!(&error, StoreError::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound);
-    let garbage = matches!(&error, StoreError::Io { source, .. } if source.kind() == std::io::ErrorKind::InvalidInput);
-    let exit = match (missing, garbage) {
+    let exit = match (missing, error.is_bad_data()) {
         (true, _) => Exit::NoInput,
         (false, true) => Exit::Data,
         (false, false) => Exit::NotSo,

@@ -19,6 +19,7 @@ mod evidence;
 pub mod generate;
 pub mod history;
 mod json_lines;
+mod keep;
 mod knowledge;
 mod later;
 mod learn;
@@ -32,6 +33,7 @@ mod policy;
 mod run;
 mod say;
 mod status;
+mod support;
 mod task;
 mod trace;
 mod watch;
@@ -97,6 +99,10 @@ fn verb(cli: &Cli, out: &Out) -> Result<ExitCode, CliError> {
         },
         Verb::Bench(args) => bench::bench(args, out),
         Verb::Doctor(args) => doctor::doctor(args, cli.socket.as_deref(), out),
+        Verb::Backup(args) => keep::backup(args, out),
+        Verb::Restore(args) => keep::restore(args, out),
+        Verb::FactoryReset(args) => keep::factory_reset(args, out),
+        Verb::SupportBundle(args) => support::support_bundle(args, cli.socket.as_deref(), out),
         Verb::Completions { shell } => generate::print_completions(*shell, out),
         Verb::Man => generate::print_manual(out),
         Verb::Check(args) => check::check(args, out),

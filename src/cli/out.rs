@@ -5,7 +5,13 @@ use std::io::{IsTerminal, Write};
 use serde_json::Value;
 
 use super::args::Lang;
-use super::error::{CliError, Exit};
+use super::error::CliError;
+
+/// What a foreign program says of itself, on one line: nothing in it moves the cursor or looks like a line of ours.
+#[must_use]
+pub(super) fn on_one_line(text: &str) -> String {
+    text.chars().map(|c| if interlock_domain::request::shown::hides(c) { '\u{fffd}' } else { c }).collect()
+}
 
 /// Where a verb prints.
 pub(super) struct Out {
@@ -51,10 +57,7 @@ impl Out {
     /// When standard output cannot be written. A reader that went away (`| head`) is no error.
     pub(super) fn line(&self, text: &str) -> Result<(), CliError> {
         let mut stdout = std::io::stdout().lock();
-        match writeln!(stdout, "{text}").and_then(|()| stdout.flush()) {
-            Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Err(CliError::silent(Exit::CannotWrite)),
-            written => Ok(written?),
-        }
+        Ok(writeln!(stdout, "{text}").and_then(|()| stdout.flush())?)
     }
 
     /// A part of a line.
@@ -63,10 +66,7 @@ impl Out {
     /// As [`Out::line`].
     pub(super) fn piece(&self, text: &str) -> Result<(), CliError> {
         let mut stdout = std::io::stdout().lock();
-        match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
-            Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Err(CliError::silent(Exit::CannotWrite)),
-            written => Ok(written?),
-        }
+        Ok(stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush())?)
     }
 
     /// A line with its first word in bold on a terminal.

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::args::TaskVerb;
 use super::client::Client;
 use super::error::CliError;
-use super::out::{Out, shown};
+use super::out::{Out, on_one_line, shown};
 
 pub(super) fn task(verb: &TaskVerb, client: Client, out: &Out) -> Result<(), CliError> {
     match verb {
@@ -55,7 +55,7 @@ fn whole(row: &Value, out: &Out) -> Result<(), CliError> {
     line(row, out)?;
     for key in ["generation", "tid", "started", "outcome", "evidence", "diagnosis", "advice"] {
         if row.get(key).is_some_and(|value| !value.is_null()) {
-            out.line(&format!("  {key}: {}", shown(row, key)))?;
+            out.line(&format!("  {key}: {}", on_one_line(&shown(row, key))))?;
         }
     }
     Ok(())

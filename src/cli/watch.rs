@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::args::WatchArgs;
 use super::error::{CliError, Exit};
-use super::out::Out;
+use super::out::{Out, on_one_line};
 use crate::engine::supervisor::ChildSpec;
 use crate::engine::watch::{Ended, Options, Target, run};
 use crate::sys::child::Exit as ChildExit;
@@ -47,9 +47,9 @@ pub(super) fn watch(args: &WatchArgs, out: &Out) -> Result<ExitCode, CliError> {
                 seen.ms,
                 seen.pid,
                 seen.tid,
-                seen.name,
+                on_one_line(&seen.name),
                 seen.event.name(),
-                seen.detail
+                on_one_line(&seen.detail)
             )
         };
         // A reader that went away does not end the watch.

@@ -92,7 +92,7 @@ pub(super) struct Policy {
     pub(super) files: Vec<Spanned<PathBuf>>,
     pub(super) denials_max: Option<Spanned<u32>>,
     pub(super) denials_ask: Option<bool>,
-    pub(super) classifier: Option<Spanned<Vec<String>>>,
+    pub(super) classifier: Option<Spanned<toml::Value>>,
     pub(super) classifier_fails_open: Option<bool>,
     #[serde(default)]
     pub(super) work_dirs: Vec<Spanned<PathBuf>>,

@@ -120,8 +120,8 @@ pub struct Config {
     pub policy_files: Vec<PathBuf>,
     /// When repeated denials of one kind are too many.
     pub breaker: Breaker,
-    /// The command that gives an opinion on calls in `bypassPermissions`.
-    pub classifier: Option<Vec<String>>,
+    /// Who gives an opinion on calls in `bypassPermissions`.
+    pub classifier: Option<policy::Classifier>,
     /// One that fails does not ask.
     pub classifier_fails_open: bool,
     /// The directories that tools may work in: absolute.
@@ -287,6 +287,7 @@ pub fn check(path: &Path, text: &str) -> Result<Config, ConfigError> {
         }
         mcp.servers.push(server.clone());
     }
+    let agent = agent::parse(text, path)?;
     Ok(Config {
         file: Some(path.to_owned()),
         devices: Arc::new(devices),
@@ -305,8 +306,11 @@ pub fn check(path: &Path, text: &str) -> Result<Config, ConfigError> {
         rule_order,
         rules: Arc::new(rules),
         policy_files: file.policy.files.iter().map(|file| directory.join(file.get_ref())).collect(),
-        classifier: classifier(&file.policy)
-            .map_err(|span| wrong(span, "a classifier is a program and its arguments".to_owned()))?,
+        classifier: policy::classifier(
+            policy::Source { path, text },
+            file.policy.classifier.as_ref(),
+            agent.is_some(),
+        )?,
         classifier_fails_open: file.policy.classifier_fails_open.unwrap_or(false),
         breaker: Breaker {
             denials_max: match file.policy.denials_max.as_ref().map(Spanned::get_ref) {
@@ -337,7 +341,7 @@ pub fn check(path: &Path, text: &str) -> Result<Config, ConfigError> {
         http_link_local: file.http.link_local.unwrap_or(false),
         model: model::model(path, text, &file.model)?,
         knowledge_folders: model::folders(path, text, &file.knowledge)?,
-        agent: agent::parse(text, path)?,
+        agent,
         extensions,
     })
 }
@@ -361,13 +365,6 @@ fn rules(path: &Path, text: &str, policy: &file::Policy) -> Result<Rules, Config
         rules.extend(policy::file(&directory.join(file.get_ref()), ground)?);
     }
     Ok(Rules::new(rules))
-}
-
-fn classifier(policy: &file::Policy) -> Result<Option<Vec<String>>, std::ops::Range<usize>> {
-    match &policy.classifier {
-        Some(command) if command.get_ref().first().is_none_or(String::is_empty) => Err(command.span()),
-        written => Ok(written.as_ref().map(|command| command.get_ref().clone())),
-    }
 }
 
 fn word<T>(

@@ -155,6 +155,42 @@ pub fn of_either(path: &Path) -> Result<Vec<Rule>, ConfigError> {
     if table.contains_key("version") { Ok(super::load(Some(path))?.rules.all().to_vec()) } else { file(path, None) }
 }
 
+/// Who gives an opinion on calls where the mode asks nobody.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Classifier {
+    /// A program and its arguments.
+    Command(Vec<String>),
+    /// The language model of `[agent]`.
+    Model,
+}
+
+/// Reads `[policy] classifier`; `has_model` says that there is an `[agent]`.
+pub(super) fn classifier(
+    source: Source<'_>,
+    written: Option<&Spanned<Value>>,
+    has_model: bool,
+) -> Result<Option<Classifier>, ConfigError> {
+    let Some(written) = written else { return Ok(None) };
+    let hint = "[\"/path/to/program\", \"argument\"], or \"model\" for the language model of [agent]";
+    match written.get_ref() {
+        Value::String(word) if word == "model" && has_model => Ok(Some(Classifier::Model)),
+        Value::String(word) if word == "model" => {
+            Err(source.wrong(written, "there is no language model to ask").hint("add [agent], or name a program"))
+        }
+        Value::String(word) => Err(source.wrong(written, format!("{word:?} is no classifier")).hint(hint)),
+        Value::Array(words) => {
+            let words = words.iter().map(|word| word.as_str().map(str::to_owned)).collect::<Option<Vec<String>>>();
+            match words.filter(|words| words.first().is_some_and(|program| !program.is_empty())) {
+                Some(command) => Ok(Some(Classifier::Command(command))),
+                None => Err(source.wrong(written, "a classifier is a program and its arguments").hint(hint)),
+            }
+        }
+        Value::Integer(_) | Value::Float(_) | Value::Boolean(_) | Value::Datetime(_) | Value::Table(_) => {
+            Err(source.wrong(written, "a classifier is a program and its arguments").hint(hint))
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::check;
@@ -194,6 +230,32 @@ mod tests {
         ];
         for (text, want) in table {
             assert_eq!(message(&format!("version = 1\n[policy]\n{text}\n")), want, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_classifier_is_a_program_or_the_model_that_there_is() {
+        let of = |written: &str, agent: &str| {
+            let text = format!("version = 1\n[policy]\nclassifier = {written}\n{agent}");
+            check(Path::new("a.toml"), &text).map(|config| config.classifier).map_err(|error| {
+                assert!(error.line == 3 && error.key == "policy.classifier" && error.hint.is_some(), "{error:?}");
+                error.message
+            })
+        };
+        let agent = "[agent]\nendpoint = \"http://127.0.0.1:1/v1\"\nmodel = \"m\"\n";
+        let command = Classifier::Command(vec!["/bin/judge".to_owned(), "-q".to_owned()]);
+        assert_eq!(of("[\"/bin/judge\", \"-q\"]", ""), Ok(Some(command)));
+        assert_eq!(of("\"model\"", agent), Ok(Some(Classifier::Model)));
+        let refused = [
+            ("\"model\"", "there is no language model to ask"),
+            ("\"modell\"", "\"modell\" is no classifier"),
+            ("[]", "a classifier is a program and its arguments"),
+            ("[\"\"]", "a classifier is a program and its arguments"),
+            ("[\"a\", 1]", "a classifier is a program and its arguments"),
+            ("true", "a classifier is a program and its arguments"),
+        ];
+        for (written, want) in refused {
+            assert_eq!(of(written, ""), Err(want.to_owned()), "{written}");
         }
     }
 

@@ -21,6 +21,9 @@ fn not_an_id(text: &str, expected: &'static str) -> NotAnId {
     NotAnId { text: text.chars().take(64).collect(), expected }
 }
 
+/// How long the written form of a [`RunId`] is, in bytes.
+pub const RUN_ID_LEN: usize = ulid::ULID_LEN;
+
 /// One run: everything that one request of one asker set in motion. Written as a ULID (26 characters, Crockford's
 /// base 32), so that runs sort by the time at which they began.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -33,11 +36,17 @@ impl RunId {
     pub fn new(unix_ms: u64, random: u128) -> RunId {
         RunId(Ulid::from_parts(unix_ms, random))
     }
+
+    /// The written form, into `buffer` and without going through `fmt`: it stands in each row of the log.
+    #[must_use]
+    pub fn written(self, buffer: &mut [u8; RUN_ID_LEN]) -> &str {
+        self.0.array_to_str(buffer)
+    }
 }
 
 impl fmt::Display for RunId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
+        f.pad(self.written(&mut [0; RUN_ID_LEN]))
     }
 }
 

@@ -5,10 +5,13 @@
 //! missing in the graph and said to be missing; a call without an end is open, and never guessed to be anything else.
 //! The same facts give the same graph, whatever order they come in.
 
+pub mod moves;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::id::{CallId, RunId, Seq};
 use crate::time::{Tick, Wall};
+use moves::Move;
 
 /// One row of the log, as far as a trace cares.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -112,7 +115,14 @@ pub enum What {
         /// How.
         by: String,
     },
-    /// Anything else that the log keeps of a run: a word of the loop, a maintenance check, a compaction.
+    /// What it gave back was held against what its tool promised.
+    Examined {
+        /// What was found.
+        verdict: String,
+    },
+    /// A move of a language model's loop.
+    Agent(Move),
+    /// Anything else that the log keeps of a run.
     Other {
         /// The kind of the row.
         kind: String,
@@ -140,6 +150,8 @@ impl What {
             What::Settled { .. } => "settled",
             What::LateReport => "late_report",
             What::Resolved { .. } => "resolved",
+            What::Examined { .. } => "validity",
+            What::Agent(step) => step.word(),
             What::Other { kind, .. } => kind,
         }
     }
@@ -165,6 +177,8 @@ impl What {
                 format!("{ending}{code} {told}").trim_end().to_owned()
             }
             What::Resolved { found, by } => format!("{found}, by {by}"),
+            What::Examined { verdict } => verdict.clone(),
+            What::Agent(step) => step.line(),
             What::Other { text, .. } => text.clone(),
             What::Intent | What::Started | What::StopAsked | What::LateReport => String::new(),
         }
@@ -174,14 +188,15 @@ impl What {
 /// Why two events are joined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Tie {
-    /// The one before and the one after, of one call.
+    /// The one before and the one after: of one call, of one loop, and from a call to the loop that waited for it.
     Order,
     /// A wish and what decided it: leave, a question, a denial.
     Decision,
-    /// What belongs together as question and answer: a wish and its end, a question and its answer.
+    /// What belongs together as question and answer: a wish and its end, a question and its answer, what a model was asked
+    /// and the end of its run.
     Pairing,
-    /// What makes or ends another thing: a run and its calls, a call and what was wished for in its name, an unknown and
-    /// what was found out.
+    /// What makes or ends another thing: a run and its calls, an answer of a model and the calls in it, a call and the run
+    /// that it made, an unknown and what was found out.
     Lifecycle,
 }
 
@@ -229,6 +244,8 @@ pub struct Story {
     pub question: Option<(String, Option<String>)>,
     /// Its class.
     pub class: Option<String>,
+    /// The turn of a model's loop that called for it.
+    pub turn: Option<u64>,
     /// Nanoseconds after the first event of the run at which it was wished for.
     pub wished_ns: u64,
     /// When it was started.
@@ -241,6 +258,22 @@ pub struct Story {
     pub resolved: Option<String>,
     /// Its events: places in [`Graph::events`].
     pub events: Vec<usize>,
+    /// Which of them is its start, and which its end.
+    marks: (Option<usize>, Option<usize>),
+}
+
+impl Story {
+    /// The event that is its start.
+    #[must_use]
+    pub fn started_at(&self) -> Option<usize> {
+        self.marks.0
+    }
+
+    /// The event that is its end.
+    #[must_use]
+    pub fn ended_at(&self) -> Option<usize> {
+        self.marks.1
+    }
 }
 
 /// The graph of one run and of the runs below it.
@@ -258,6 +291,12 @@ pub struct Graph {
     pub calls: Vec<Story>,
     /// The runs below, with the run that made each.
     pub children: Vec<(RunId, RunId)>,
+    /// The call that made each run below, where the log tells it.
+    pub makers: BTreeMap<RunId, CallId>,
+    /// The moves of each model's loop: places in [`Graph::events`].
+    pub moves: BTreeMap<RunId, Vec<usize>>,
+    /// The answer that called for each batch of a loop: a place in [`Graph::events`].
+    pub turns: BTreeMap<(RunId, u64), usize>,
     /// What the log does not tell.
     pub missing: Vec<String>,
 }
@@ -275,9 +314,22 @@ impl Graph {
         let ours: BTreeSet<RunId> = std::iter::once(run).chain(children.iter().map(|(child, _)| *child)).collect();
         let events: Vec<Fact> = by_seq.into_values().filter(|fact| ours.contains(&fact.run)).collect();
         let offsets = offsets(&events);
-        let mut graph =
-            Graph { run, events, offsets, edges: Vec::new(), calls: Vec::new(), children, missing: Vec::new() };
+        let moves = moves::of_runs(&events);
+        let mut graph = Graph {
+            run,
+            events,
+            offsets,
+            edges: Vec::new(),
+            calls: Vec::new(),
+            children,
+            makers: BTreeMap::new(),
+            moves,
+            turns: BTreeMap::new(),
+            missing: Vec::new(),
+        };
+        graph.turns = moves::turns(&graph);
         graph.tell();
+        graph.makers = moves::makers(&graph);
         graph.join();
         graph
     }
@@ -313,12 +365,14 @@ impl Graph {
                     permitted: None,
                     question: None,
                     class: None,
+                    turn: None,
                     wished_ns: self.offsets[at],
                     started_ns: None,
                     ended_ns: None,
                     ending: None,
                     resolved: None,
                     events: Vec::new(),
+                    marks: (None, None),
                 });
                 self.calls.len() - 1
             });
@@ -335,10 +389,14 @@ impl Graph {
                 }
                 What::Answered { question, answer } => story.question = Some((question.clone(), Some(answer.clone()))),
                 What::Queued { class } => story.class = Some(class.clone()),
-                What::Started => story.started_ns = Some(now),
+                What::Started => {
+                    story.started_ns = Some(now);
+                    story.marks.0 = Some(at);
+                }
                 What::Settled { ending, code, told } if story.ending.is_none() => {
                     story.ending = Some((ending.clone(), code.clone(), told.clone()));
                     story.ended_ns = Some(now);
+                    story.marks.1 = Some(at);
                 }
                 What::Settled { .. } => self.missing.push(format!("call {call} is settled twice in this log")),
                 What::Resolved { found, .. } => story.resolved = Some(found.clone()),
@@ -349,7 +407,15 @@ impl Graph {
                 | What::StopAsked
                 | What::Outcome { .. }
                 | What::LateReport
+                | What::Examined { .. }
+                | What::Agent(_)
                 | What::Other { .. } => {}
+            }
+        }
+        for story in &mut self.calls {
+            let answer = self.turns.get(&(story.call.run, story.call.batch.0)).map(|at| &self.events[*at].what);
+            if let Some(What::Agent(Move::Turn { turn, .. })) = answer {
+                story.turn = Some(*turn);
             }
         }
         for story in &self.calls {
@@ -385,20 +451,18 @@ impl Graph {
                 add(*from, *to, Tie::Lifecycle);
             }
         }
-        let started: BTreeMap<CallId, usize> = self
-            .events
-            .iter()
-            .enumerate()
-            .filter(|(_, fact)| matches!(fact.what, What::Started))
-            .filter_map(|(at, fact)| fact.call.map(|call| (call, at)))
-            .collect();
+        let started: BTreeMap<CallId, usize> =
+            self.calls.iter().filter_map(|story| Some((story.call, story.started_at()?))).collect();
+        moves::join(self, &mut add);
         for story in &self.calls {
             for pair in story.events.windows(2) {
                 add(pair[0], pair[1], Tie::Order);
             }
             let Some(wish) = story.events.first().copied() else { continue };
-            let from = story.parent.and_then(|parent| started.get(&parent)).or_else(|| opened.get(&story.call.run));
-            if let Some(from) = from {
+            // A call of a model's comes out of its answer, in whosever name the run is.
+            let answer = self.turns.get(&(story.call.run, story.call.batch.0));
+            let made = || story.parent.and_then(|parent| started.get(&parent));
+            if let Some(from) = answer.or_else(made).or_else(|| opened.get(&story.call.run)) {
                 add(*from, wish, Tie::Lifecycle);
             }
             let mut asked: BTreeMap<&str, usize> = BTreeMap::new();
@@ -436,11 +500,18 @@ impl Graph {
                     | What::Started
                     | What::StopAsked
                     | What::Outcome { .. }
+                    | What::Examined { .. }
+                    | What::Agent(_)
                     | What::Other { .. } => {}
                 }
             }
         }
         for (at, fact) in self.events.iter().enumerate().filter(|(_, fact)| fact.call.is_none()) {
+            // Of a loop only the first move: the others follow from it.
+            let follows = self.moves.get(&fact.run).is_some_and(|moves| moves.contains(&at) && moves[0] != at);
+            if follows {
+                continue;
+            }
             if let Some(from) = opened.get(&fact.run).filter(|from| **from != at) {
                 add(*from, at, Tie::Lifecycle);
             }
@@ -558,7 +629,7 @@ mod tests {
         };
         assert_eq!(of(Tie::Decision), [(2, 4), (2, 7), (3, 5)]);
         assert_eq!(of(Tie::Pairing), [(2, 13), (3, 5), (4, 6), (11, 12)]);
-        assert_eq!(of(Tie::Lifecycle), [(1, 2), (1, 3), (1, 9), (8, 11), (13, 14)]);
+        assert_eq!(of(Tie::Lifecycle), [(1, 2), (1, 3), (1, 9), (8, 9), (8, 11), (13, 14)]);
         assert_eq!(of(Tie::Order), [(2, 4), (3, 5), (4, 6), (6, 7), (7, 8), (8, 13), (11, 12), (13, 14)]);
         assert_eq!(graph.endings(), BTreeMap::from([("done", 1), ("not_started", 1), ("unknown", 1)]));
         assert_eq!(graph.missing, [""; 0]);

@@ -18,8 +18,9 @@ use interlock_domain::surface::nature::Nature;
 use serde_json::Value;
 use thiserror::Error;
 use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::Instant;
 
-use super::classify::Classify;
+use super::classify::{BATCH_PATIENCE, Classify};
 use crate::mcp::upward::Line;
 use crate::tool::Tools;
 
@@ -327,7 +328,7 @@ impl Mediator {
     /// # Errors
     /// As [`Mediator::submit`].
     pub async fn submit_on_line(&self, run: RunId, wanted: Wanted, line: Line) -> Result<Submitted, NotTaken> {
-        let wishes = vec![self.wish(wanted, &Within::default()).await?];
+        let wishes = vec![self.wish(wanted, &Within::default(), Instant::now() + BATCH_PATIENCE).await?];
         self.send(|back| Message::Submit { run, wishes, line: Some(line), back }).await?
     }
 
@@ -337,13 +338,14 @@ impl Mediator {
     /// As [`Mediator::submit`].
     pub async fn submit_within(&self, run: RunId, wanted: Vec<Wanted>, within: &Within) -> Result<Submitted, NotTaken> {
         let mut wishes = Vec::with_capacity(wanted.len());
+        let until = Instant::now() + BATCH_PATIENCE;
         for wanted in wanted {
-            wishes.push(self.wish(wanted, within).await?);
+            wishes.push(self.wish(wanted, within, until).await?);
         }
         self.send(|back| Message::Submit { run, wishes, line: None, back }).await?
     }
 
-    async fn wish(&self, wanted: Wanted, within: &Within) -> Result<Wish, NotTaken> {
+    async fn wish(&self, wanted: Wanted, within: &Within, until: Instant) -> Result<Wish, NotTaken> {
         let args = Args::new(wanted.input)?;
         let tool = self.surface.borrow().tool(&wanted.tool).map(Arc::clone);
         let paths = tool.as_ref().map(|tool| tool.paths(args.value())).unwrap_or_default();
@@ -354,7 +356,7 @@ impl Mediator {
         let facts = Arc::new(facts);
         let Within { parent, again, .. } = *within;
         let classified = match (&grounds.classify, &tool) {
-            (Some(classify), Some(tool)) if !wanted.protective => classify.opinion(tool, args.value()).await,
+            (Some(classify), Some(tool)) if !wanted.protective => classify.opinion(tool, args.value(), until).await,
             (Some(_) | None, _) => None,
         };
         let part = within.part.clone();

@@ -69,6 +69,11 @@ impl Anthropic {
         live: &mut dyn FnMut(Live<'_>),
     ) -> Result<(), Fault> {
         match frame.text_of("type").unwrap_or(event) {
+            // The answer has ended, and nobody has begun another.
+            kind @ ("content_block_delta" | "content_block_start" | "content_block_stop") if self.stopped => {
+                notes.add(Code::AfterEnd, kind);
+                Ok(())
+            }
             "content_block_delta" => self.delta(frame, notes, live),
             "content_block_start" => {
                 let block = frame.get("content_block").ok_or_else(|| lost("a block without content"))?;
@@ -215,6 +220,10 @@ impl Anthropic {
         live: &mut dyn FnMut(Live<'_>),
     ) -> Result<Option<usize>, Fault> {
         let text = |key| block.text_of(key).unwrap_or_default().to_owned();
+        if let Some(at) = self.begun(index, block) {
+            notes.add(Code::Repeated, "content_block_start");
+            return Ok(Some(at));
+        }
         self.size.add(block.weight())?;
         let body = match block.text_of("type").unwrap_or_default() {
             "text" => {
@@ -258,6 +267,17 @@ impl Anthropic {
             _ => Body::Opaque { value: block.to_map(), input: String::new() },
         };
         self.push(index, body).map(Some)
+    }
+
+    /// The call that has begun with this very frame, and of which nothing more has come: the frame came twice.
+    fn begun(&self, index: Option<i64>, block: &Json<'_>) -> Option<usize> {
+        let at = *self.open.get(&index?)?;
+        let part = &self.parts.get(at)?.1;
+        let Body::Call { call, .. } = &part.body else { return None };
+        let same = block.text_of("type") == Some("tool_use")
+            && block.text_of("id") == Some(&call.provider_id)
+            && block.text_of("name") == Some(&call.name);
+        (same && !part.stopped && call.arguments.is_blank() && !call.provider_id.is_empty()).then_some(at)
     }
 
     fn push(&mut self, index: Option<i64>, body: Body) -> Result<usize, Fault> {

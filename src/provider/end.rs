@@ -171,6 +171,8 @@ pub enum Code {
     Repeated,
     /// The stream carried more than one answer of the same request; all of them count.
     SeveralAnswers,
+    /// Something came after the end of the answer, and was left out.
+    AfterEnd,
 }
 
 impl Code {
@@ -190,6 +192,7 @@ impl Code {
             Code::LengthStop => "length_stop",
             Code::Repeated => "repeated_piece",
             Code::SeveralAnswers => "several_answers",
+            Code::AfterEnd => "after_end",
         }
     }
 }

@@ -7,7 +7,7 @@ use interlock_domain::block::{Block, Image, ImageSource, Kept, Provider};
 use serde_json::{Map, Value};
 
 use super::Closed;
-use super::call::{CALLS_MAX, Draft, OpenCall, Reason, Size};
+use super::call::{Arguments, CALLS_MAX, Draft, OpenCall, Reason, Size};
 use super::end::{Code, Fault, Live, Notes, clipped};
 use super::json::Json;
 use super::partial::Partial;
@@ -63,7 +63,9 @@ impl Gemini {
             if let Some(fault) = reported::bare(frame) {
                 return Err(fault);
             }
-            if ["usageMetadata", "modelVersion", "responseId", "promptFeedback"].iter().all(|k| frame.get(k).is_none())
+            if ["usageMetadata", "usage_metadata", "modelVersion", "responseId", "promptFeedback"]
+                .iter()
+                .all(|k| frame.get(k).is_none())
             {
                 notes.add(Code::UnknownFrame, "");
             }
@@ -79,7 +81,7 @@ impl Gemini {
     }
 
     fn take_usage(&mut self, frame: &Json<'_>) {
-        if let Some(usage) = frame.get("usageMetadata") {
+        if let Some(usage) = either(frame, "usageMetadata", "usage_metadata") {
             self.usage = usage.to_map();
         }
     }
@@ -131,8 +133,10 @@ impl Gemini {
         for part in parts.unwrap_or_default() {
             self.part(part, notes, live)?;
         }
-        let Some(word) = candidate.text_of("finishReason") else { return Ok(()) };
-        let said = candidate.text_of("finishMessage").unwrap_or_default();
+        let Some(word) = either(candidate, "finishReason", "finish_reason").and_then(Json::as_text) else {
+            return Ok(());
+        };
+        let said = either(candidate, "finishMessage", "finish_message").and_then(Json::as_text).unwrap_or_default();
         self.reason = Some(match word {
             "FINISH_REASON_UNSPECIFIED" | "" => return Ok(()),
             "STOP" => Reason::Ended,
@@ -229,17 +233,18 @@ impl Gemini {
         self.size.add(told.weight() + signature.map_or(0, str::len))?;
         let name = told.text_of("name").unwrap_or_default();
         let id = told.text_of("id").unwrap_or_default();
-        let goes_on = told.get("willContinue").and_then(Json::as_bool) == Some(true);
+        let goes_on = either(told, "willContinue", "will_continue").and_then(Json::as_bool) == Some(true);
+        let pieces = either(told, "partialArgs", "partial_args");
         let at = match (self.open, name) {
             (Some(at), name) => {
                 let Some(Part::Call { call, .. }) = self.parts.get(at) else { return Err(stray()) };
                 let same = (name.is_empty() || name == call.name) && (id.is_empty() || id == call.provider_id);
-                if !same || (!name.is_empty() && id.is_empty()) {
+                if !same {
                     return Err(Fault::Piece(format!("the call of {:?} never ended", call.name)));
                 }
                 at
             }
-            (None, "") if told.get("args").is_none() && told.get("partialArgs").is_none() && id.is_empty() => {
+            (None, "") if told.get("args").is_none() && pieces.is_none() && id.is_empty() => {
                 // The end of a call that has ended.
                 notes.add(Code::UnknownPart, "functionCall without a name");
                 return Ok(());
@@ -262,16 +267,27 @@ impl Gemini {
         match told.get("args") {
             None => {}
             Some(whole @ Json::Object(_)) => args.set(whole.to_map()),
-            Some(Json::Null | Json::Bool(_) | Json::Number(_) | Json::Text(_) | Json::Array(_)) => {
+            // Front ends that speak another provider's language keep its text.
+            Some(Json::Text(text)) => {
+                let mut arguments = Arguments::default();
+                arguments.push(text)?;
+                args.set(arguments.read().map_err(|why| Fault::Arguments { name: call.name.clone(), why })?);
+            }
+            Some(Json::Null | Json::Bool(_) | Json::Number(_) | Json::Array(_)) => {
                 return Err(Fault::Arguments { name: call.name.clone(), why: "no JSON object".to_owned() });
             }
         }
-        for piece in told.get("partialArgs").map(Json::items).unwrap_or_default() {
+        for piece in pieces.map(Json::items).unwrap_or_default() {
             args.take(piece).map_err(|why| Fault::Arguments { name: call.name.clone(), why })?;
         }
         self.open = goes_on.then_some(at);
         Ok(())
     }
+}
+
+/// A member by its name in JSON, or by its name in the interface definition: the provider's own library prints that.
+fn either<'j, 'a>(of: &'j Json<'a>, json: &str, proto: &str) -> Option<&'j Json<'a>> {
+    of.get(json).or_else(|| of.get(proto))
 }
 
 fn stray() -> Fault {

@@ -40,12 +40,13 @@ impl Partial {
 
     /// One piece.
     pub(super) fn take(&mut self, piece: &Json<'_>) -> Result<(), String> {
-        let path = piece.text_of("jsonPath").ok_or("a piece without a path")?;
+        let member = |json: &str, proto: &str| piece.get(json).or_else(|| piece.get(proto));
+        let path = member("jsonPath", "json_path").and_then(Json::as_text).ok_or("a piece without a path")?;
         let shown = || clipped(path);
         let steps = steps(path).ok_or_else(|| format!("{:?} is no path", shown()))?;
-        let text = piece.text_of("stringValue");
-        let number = piece.get("numberValue").filter(|value| matches!(value, Json::Number(_)));
-        let value = match (text, number, piece.get("boolValue").and_then(Json::as_bool)) {
+        let text = member("stringValue", "string_value").and_then(Json::as_text);
+        let number = member("numberValue", "number_value").filter(|value| matches!(value, Json::Number(_)));
+        let value = match (text, number, member("boolValue", "bool_value").and_then(Json::as_bool)) {
             (Some(text), None, None) => Value::from(text),
             (None, Some(number), None) => number.to_value(),
             (None, None, Some(bool)) => Value::Bool(bool),
@@ -56,7 +57,7 @@ impl Partial {
         if self.made > VALUES_MAX {
             return Err("of too many pieces".to_owned());
         }
-        let goes_on = piece.get("willContinue").and_then(Json::as_bool) == Some(true);
+        let goes_on = member("willContinue", "will_continue").and_then(Json::as_bool) == Some(true);
         let continues = self.open.contains(path);
         let place = reach(&mut self.value, &steps).ok_or_else(|| format!("{:?} leads nowhere", shown()))?;
         match (place, value) {

@@ -50,6 +50,11 @@ impl Responses {
         let kind = frame.text_of("type").unwrap_or(event);
         let delta = frame.text_of("delta").unwrap_or_default();
         match kind {
+            // The answer has ended, and nobody has begun another.
+            _ if self.reason.is_some() && is_content(kind) => {
+                notes.add(Code::AfterEnd, kind);
+                Ok(())
+            }
             "response.output_text.delta" | "response.refusal.delta" => {
                 live(Live::Text(delta));
                 self.grow(frame, "message", "content_index", delta)
@@ -58,6 +63,10 @@ impl Responses {
                 live(Live::Thinking(delta));
                 let index = if kind == "response.reasoning_text.delta" { "content_index" } else { "summary_index" };
                 self.grow(frame, "reasoning", index, delta)
+            }
+            "response.output_text.done" | "response.refusal.done" => {
+                let whole = frame.text_of("text").or_else(|| frame.text_of("refusal")).unwrap_or_default();
+                self.whole_text(frame, whole)
             }
             "response.function_call_arguments.delta" | "response.custom_tool_call_input.delta" => {
                 self.size.add(delta.len())?;
@@ -150,6 +159,13 @@ impl Responses {
             parts.entry(part).or_default().push_str(delta);
         }
         Ok(())
+    }
+
+    /// A text all of which is told at once: it counts where no piece of it has come.
+    fn whole_text(&mut self, frame: &Json<'_>, whole: &str) -> Result<(), Fault> {
+        let part = frame.get("content_index").and_then(Json::as_i64).unwrap_or(0);
+        let known = self.named(frame).is_some_and(|item| item.texts.get(&part).is_some_and(|text| !text.is_empty()));
+        if known || whole.is_empty() { Ok(()) } else { self.grow(frame, "message", "content_index", whole) }
     }
 
     fn place(&self, index: Option<i64>) -> Result<i64, Fault> {
@@ -332,6 +348,11 @@ impl Item {
         let kept = Kept::of(Provider::Responses, Map::from_iter([("item".to_owned(), Value::Object(self.value))]));
         Draft::Block(Block::Thinking { text, signature, from: Provider::Responses, kept })
     }
+}
+
+/// Frames that add to an answer.
+fn is_content(kind: &str) -> bool {
+    kind.starts_with("response.output_") || kind.ends_with(".delta") || kind.ends_with("_call_arguments.done")
 }
 
 fn word<'v>(value: &'v Map<String, Value>, key: &str) -> &'v str {

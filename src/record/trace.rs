@@ -5,6 +5,7 @@
 
 use interlock_domain::id::{CallId, RunId};
 use interlock_domain::request::shown::{escaped, shown};
+use interlock_domain::trace::moves::Move;
 use interlock_domain::trace::{Fact, What};
 use serde_json::Value;
 
@@ -77,7 +78,81 @@ fn what(recorded: &Recorded, detail: &Value) -> What {
             let by = text("by").or_else(cause).unwrap_or_default();
             What::Resolved { found: to(), by }
         }
-        other => What::Other { kind: escaped(other, TEXT_CHARS_MAX), text: other_text(recorded, detail) },
+        "validity" => {
+            let cause = cause().map_or_else(String::new, |cause| format!(" ({cause})"));
+            What::Examined { verdict: format!("{}{cause}", to()) }
+        }
+        other => match step(other, recorded, detail) {
+            Some(step) => What::Agent(step),
+            None => What::Other { kind: escaped(other, TEXT_CHARS_MAX), text: other_text(recorded, detail) },
+        },
+    }
+}
+
+/// The move of a model's loop that a row stands for. Everything in it was written by a model or by whoever asked it.
+fn step(word: &str, recorded: &Recorded, detail: &Value) -> Option<Move> {
+    let row = &recorded.row;
+    let of = |value: &Value| value.as_str().map(|text| escaped(text, TEXT_CHARS_MAX)).unwrap_or_default();
+    let said = |key: &str| detail.get(key).map(of).unwrap_or_default();
+    let number = |key: &str| detail.get(key).and_then(Value::as_u64).unwrap_or_default();
+    let list = |key: &str| detail.get(key).and_then(Value::as_array).into_iter().flatten();
+    let to = || row.to.as_deref().map(|to| escaped(to, TEXT_CHARS_MAX)).unwrap_or_default();
+    let id = |key: &str| detail.get(key).and_then(Value::as_str);
+    let text_or_all = |key: &str| if id(key).is_some() { said(key) } else { cut(&shown(detail)) };
+    Some(match word {
+        "agent_asked" => Move::Asked {
+            text: said("text"),
+            asker: said("asker"),
+            model: said("model"),
+            parent: id("parent").and_then(|call| call.parse().ok()),
+            resumed: id("resumed").and_then(|run| run.parse().ok()),
+            start: id("start").map(|start| escaped(start, TEXT_CHARS_MAX)),
+        },
+        "agent_turn" => Move::Turn {
+            turn: number("turn"),
+            attempt: number("attempt"),
+            took_ns: detail.get("took_us").and_then(Value::as_u64).map(|us| us.saturating_mul(1000)),
+            calls: list("calls").map(|call| (of(&call["id"]), of(&call["tool"]))).collect(),
+            text: said("text"),
+            usage: usage(detail.get("tokens").unwrap_or(&Value::Null)),
+        },
+        "agent_dispatched" => {
+            Move::Dispatched { turn: number("turn"), batch: number("batch"), calls: list("calls").map(of).collect() }
+        }
+        "agent_hook" => Move::Hook {
+            turn: number("turn"),
+            id: said("id"),
+            tool: said("tool"),
+            decision: to(),
+            reason: said("reason"),
+        },
+        "agent_compacted" => Move::Compacted {
+            levels: list("levels").map(of).collect(),
+            before: number("before"),
+            after: number("after"),
+        },
+        "agent_trouble" => Move::Trouble {
+            turn: number("turn"),
+            code: row.cause.as_deref().map(|cause| escaped(cause, TEXT_CHARS_MAX)).unwrap_or_default(),
+            message: said("message"),
+        },
+        "maintenance" => Move::Upkeep { text: text_or_all("text"), passed: row.to.as_deref() == Some("passed") },
+        "agent_ended" => {
+            Move::Ended { outcome: to(), turns: number("turns"), message: said("message"), text: said("text") }
+        }
+        _ => return None,
+    })
+}
+
+/// `[in, out]` as a person reads it.
+fn usage(tokens: &Value) -> String {
+    let count = |at: usize| tokens.get(at).and_then(Value::as_u64);
+    match (count(0), count(1)) {
+        (None, None) => String::new(),
+        (into, out) => {
+            let word = |count: Option<u64>| count.map_or_else(|| "?".to_owned(), |count| count.to_string());
+            format!("{} tokens in, {} out", word(into), word(out))
+        }
     }
 }
 

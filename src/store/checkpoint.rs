@@ -163,8 +163,13 @@ impl Checkpoints {
 
     /// Adds a checkpoint.
     pub(super) fn add(&mut self, checkpoint: &Checkpoint, key: &Key) -> io::Result<()> {
-        self.file.write_all(checkpoint.sign(key).as_bytes())?;
-        self.size = checkpoint.size;
+        self.put(checkpoint.size, &checkpoint.sign(key))
+    }
+
+    /// Adds a signed checkpoint over `size` rows.
+    pub(super) fn put(&mut self, size: u64, note: &str) -> io::Result<()> {
+        self.file.write_all(note.as_bytes())?;
+        self.size = size;
         Ok(())
     }
 

@@ -72,7 +72,10 @@ pub enum Line {
     Said(Value),
     /// The whole history from here on: what a compaction left.
     Whole(Vec<Value>),
-    /// The calls of the message before were handed in as this batch.
+    /// These calls of the message before (places, from 0) are about to be handed in, in this order. Written before they
+    /// are, so that a call without this line never was.
+    Handing(Vec<usize>),
+    /// They were handed in as this batch.
     Batch(u64),
     /// Whose run it is: the first line.
     Opened(Opened),
@@ -110,6 +113,7 @@ impl Line {
         match self {
             Line::Said(message) => json!({ "said": message }),
             Line::Whole(messages) => json!({ "history": messages }),
+            Line::Handing(places) => json!({ "handing": places }),
             Line::Batch(batch) => json!({ "batch": batch }),
             Line::Opened(opened) => json!({ "opened": opened.to_json() }),
         }
@@ -123,6 +127,10 @@ impl Line {
         }
         if let Some(opened) = members.get("opened") {
             return Opened::read(opened).map(Line::Opened);
+        }
+        if let Some(places) = members.get("handing") {
+            let place = |place: &Value| place.as_u64().and_then(|place| usize::try_from(place).ok());
+            return places.as_array()?.iter().map(place).collect::<Option<Vec<usize>>>().map(Line::Handing);
         }
         match members.remove("history") {
             Some(Value::Array(messages)) => Some(Line::Whole(messages)),
@@ -297,6 +305,7 @@ mod tests {
         let lines = [
             Line::Opened(opened),
             Line::Said(json!({ "a": "联锁\n" })),
+            Line::Handing(vec![0, 2]),
             Line::Batch(7),
             Line::Said(json!({ "b": 2 })),
             Line::Whole(vec![json!({ "c": 3 })]),

@@ -16,6 +16,12 @@ pub enum StoreError {
         /// The process that owns it, if it has written its number already.
         pid: Option<u32>,
     },
+    /// A restore was cut off in the middle.
+    #[error("state directory {} is in the middle of a restore", dir.display())]
+    HalfRestored {
+        /// The state directory.
+        dir: PathBuf,
+    },
     /// The operating system refused a file.
     #[error("{}: {source}", path.display())]
     Io {
@@ -132,6 +138,9 @@ impl StoreError {
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             StoreError::InUse { .. } => Some("stop that daemon first, or give this one its own --state directory"),
+            StoreError::HalfRestored { .. } => {
+                Some("run `interlock restore` again; what was there is in its before-restore folder")
+            }
             StoreError::Io { source, .. } => hint_of_io(source),
             StoreError::Newer { .. } => Some("install the newer version, or move the file away to start anew"),
             StoreError::NotASegment { .. } | StoreError::Row { .. } => {
@@ -143,6 +152,28 @@ impl StoreError {
             StoreError::TooSlow { .. } => Some("narrow the query with --since, --until or --limit"),
             StoreError::NotWritable { fault, .. } => fault.hint(),
             StoreError::Sqlite { .. } | StoreError::Setting { .. } | StoreError::NoThread(_) => None,
+        }
+    }
+
+    /// Whether what was read is no evidence log, or no longer one: bad data, where other errors are bad luck.
+    #[must_use]
+    pub fn is_bad_data(&self) -> bool {
+        use rusqlite::ErrorCode::{DatabaseCorrupt, NotADatabase, Unknown};
+        match self {
+            // What SQLite calls just an error is a table or a column that is not there: our statements are right.
+            StoreError::Sqlite { source, .. } => {
+                matches!(source.sqlite_error_code(), Some(DatabaseCorrupt | NotADatabase | Unknown))
+            }
+            StoreError::Io { source, .. } => source.kind() == io::ErrorKind::InvalidInput,
+            StoreError::NotASegment { .. } | StoreError::Row { .. } | StoreError::NotAKey { .. } => true,
+            StoreError::InUse { .. }
+            | StoreError::Newer { .. }
+            | StoreError::OldSqlite { .. }
+            | StoreError::Setting { .. }
+            | StoreError::NoLog { .. }
+            | StoreError::TooSlow { .. }
+            | StoreError::NoThread(_)
+            | StoreError::NotWritable { .. } => false,
         }
     }
 
@@ -250,6 +281,7 @@ impl Fault {
                 Fault::Io | Fault::Damaged | Fault::Locked | Fault::Head => None,
             },
             StoreError::InUse { .. }
+            | StoreError::HalfRestored { .. }
             | StoreError::Newer { .. }
             | StoreError::NotASegment { .. }
             | StoreError::NotAKey { .. }
@@ -270,7 +302,8 @@ impl Fault {
             StoreError::NotWritable { fault, .. } => *fault,
             StoreError::NotASegment { .. } | StoreError::Row { .. } | StoreError::NoLog { .. } => Fault::Damaged,
             StoreError::InUse { .. } => Fault::Locked,
-            StoreError::Newer { .. }
+            StoreError::HalfRestored { .. }
+            | StoreError::Newer { .. }
             | StoreError::NotAKey { .. }
             | StoreError::OldSqlite { .. }
             | StoreError::Setting { .. }

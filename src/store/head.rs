@@ -115,6 +115,21 @@ fn parse(bytes: &[u8], key: &PublicKey) -> Option<Head> {
     key.signed(body(&head).as_bytes(), &signature).then_some(head)
 }
 
+/// A signed head, as it stands in its sector.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Slot([u8; SLOT_LEN]);
+
+impl Slot {
+    pub(super) fn signed(key: &Key, head: &Head) -> Slot {
+        let body = body(head);
+        let text = format!("{body}signature {}\n", hex(&key.sign(body.as_bytes())));
+        let mut slot = [b' '; SLOT_LEN];
+        // Title, three numbers and two hashes are at most 340 bytes.
+        slot[..text.len()].copy_from_slice(text.as_bytes());
+        Slot(slot)
+    }
+}
+
 /// The head file, open for writing.
 #[derive(Debug)]
 pub struct HeadFile {
@@ -153,21 +168,24 @@ impl HeadFile {
         Ok(HeadFile { file, next, blank: first.or(second).is_none() })
     }
 
-    /// Writes `head` into the older slot.
+    /// Signs `head` and writes it into the older slot.
     ///
     /// # Errors
     /// When the disk refuses.
     pub fn write(&mut self, key: &Key, head: &Head) -> io::Result<()> {
-        let body = body(head);
-        let text = format!("{body}signature {}\n", hex(&key.sign(body.as_bytes())));
-        let mut slot = [b' '; SLOT_LEN];
-        // Title, three numbers and two hashes are at most 340 bytes.
-        slot[..text.len()].copy_from_slice(text.as_bytes());
+        self.put(&Slot::signed(key, head))
+    }
+
+    /// Writes a signed head into the older slot.
+    ///
+    /// # Errors
+    /// When the disk refuses.
+    pub(super) fn put(&mut self, slot: &Slot) -> io::Result<()> {
         if self.blank {
-            self.file.write_all_at(&slot, SLOT_AT[1 - self.next])?;
+            self.file.write_all_at(&slot.0, SLOT_AT[1 - self.next])?;
             self.blank = false;
         }
-        self.file.write_all_at(&slot, SLOT_AT[self.next])?;
+        self.file.write_all_at(&slot.0, SLOT_AT[self.next])?;
         self.next = 1 - self.next;
         Ok(())
     }
@@ -241,7 +259,7 @@ mod tests {
         let whole = std::fs::read(path(dir.path())).unwrap();
         // The second write after the beginning went into the first slot.
         let text_len = whole[..SLOT_LEN].iter().rposition(|b| *b == b'\n').unwrap() + 1;
-        for byte in (0..text_len - 1).step_by(3) {
+        for byte in 0..text_len - 1 {
             let mut damaged = whole.clone();
             damaged[byte] ^= 1 << (byte % 8);
             std::fs::write(path(dir.path()), &damaged).unwrap();

@@ -51,6 +51,7 @@ use tokio::sync::watch;
 
 use crate::record::{Recorded, Stamp};
 
+pub mod backup;
 pub mod chain;
 pub mod checkpoint;
 pub mod conversation;
@@ -66,6 +67,7 @@ pub mod read;
 mod reserve;
 mod row;
 pub mod segment;
+mod signing;
 pub mod state;
 pub mod verify;
 
@@ -178,6 +180,9 @@ impl Store {
     pub fn open(settings: &Settings) -> Result<Opened, StoreError> {
         make_dir(&settings.state)?;
         let lock = lock::Lock::take(&settings.state)?;
+        if backup::cut_off(&settings.state) {
+            return Err(StoreError::HalfRestored { dir: settings.state.clone() });
+        }
         let (log, found) = match begin(settings) {
             Ok((log, found)) => (Ok(log), found),
             Err(e) => {

@@ -29,8 +29,12 @@ const SQLITE_MIN: i32 = 3_051_003;
 /// How long SQLite itself waits for a lock. Short: the writer must come back to empty its queue and to tell that it
 /// stands still; it tries again by itself.
 pub const BUSY: Duration = Duration::from_millis(250);
-/// What the write-ahead log is cut back to after a checkpoint, in bytes: what a thousand pages need.
-pub(super) const WAL_LEN_MAX: i64 = 4 * 1024 * 1024;
+/// The largest number with which a segment can begin: SQLite's own end at 2^63, and room after it. A name beyond is not
+/// of our making.
+const FIRST_MAX: u64 = 1 << 62;
+/// What the write-ahead log is cut back to after a checkpoint, in bytes: what lies in it before a checkpoint and, on top
+/// of that, one full group. A log that is cut has to be grown again, which costs each sync a commit of the file system.
+pub(super) const WAL_LEN_MAX: i64 = 6 * 1024 * 1024;
 
 const SCHEMA: &str = r#"
 CREATE TABLE header (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID;
@@ -185,6 +189,9 @@ impl Segment {
     /// Opens the segment that begins with `first` for writing, and reads back every setting that durability needs.
     pub(super) fn open(dir: &Path, first: Seq, pages_max: i64) -> Result<Segment, StoreError> {
         let path = dir.join(file_name(first));
+        if !fs::metadata(&path).map_err(|e| StoreError::io(&path, e))?.is_file() {
+            return Err(StoreError::NotASegment { path, what: "it is no plain file".to_owned() });
+        }
         if rusqlite::version_number() < SQLITE_MIN {
             return Err(StoreError::OldSqlite { found: rusqlite::version() });
         }
@@ -205,8 +212,9 @@ impl Segment {
         if found != "2" {
             return Err(StoreError::Setting { path, pragma: "synchronous", found, wanted: "2" });
         }
-        // Only what is being written is in the cache; the default of 2 MiB would never be used.
-        connection.pragma_update(None, "cache_size", -512).map_err(sqlite)?;
+        // What is being written is in the cache, and a full group must fit: pages that are spilled in the middle of a
+        // transaction are written twice, and the sums of all frames behind them anew. In KiB.
+        connection.pragma_update(None, "cache_size", -2000).map_err(sqlite)?;
         connection.pragma_update(None, "journal_size_limit", WAL_LEN_MAX).map_err(sqlite)?;
         connection.pragma_update(None, "max_page_count", pages_max).map_err(sqlite)?;
         connection.pragma_update(None, "cell_size_check", true).map_err(sqlite)?;
@@ -223,8 +231,8 @@ impl Segment {
 
     /// How large the file is, without its write-ahead log.
     pub(super) fn len(&self) -> rusqlite::Result<u64> {
-        let pages: i64 = self.connection.pragma_query_value(None, "page_count", |row| row.get(0))?;
-        Ok(u64::try_from(pages).unwrap_or(0) * 4096)
+        let number = |pragma| self.connection.pragma_query_value(None, pragma, |row| row.get::<_, i64>(0));
+        Ok(u64::try_from(number("page_count")?).unwrap_or(0) * u64::try_from(number("page_size")?).unwrap_or(0))
     }
 
     /// Makes everything durable in the file itself. Past a failed sync this is what saves the rows: what the kernel
@@ -277,7 +285,7 @@ pub fn list(dir: &Path) -> Result<Vec<Seq>, StoreError> {
 #[must_use]
 pub fn first_of(name: &str) -> Option<Seq> {
     let first: u64 = name.strip_suffix(".db")?.parse().ok()?;
-    (file_name(Seq(first)) == name && first > 0).then_some(Seq(first))
+    (file_name(Seq(first)) == name && (1..=FIRST_MAX).contains(&first)).then_some(Seq(first))
 }
 
 fn text_of(row: &rusqlite::Row<'_>) -> rusqlite::Result<String> {
@@ -295,7 +303,17 @@ mod tests {
     #[test]
     fn only_a_number_is_a_segment() {
         assert_eq!(first_of("1.db"), Some(Seq(1)));
-        for name in ["0.db", "01.db", "+1.db", "1.db-wal", "1.db.new", "a.db", ".db", "18446744073709551616.db"] {
+        for name in [
+            "0.db",
+            "01.db",
+            "+1.db",
+            "1.db-wal",
+            "1.db.new",
+            "a.db",
+            ".db",
+            "18446744073709551615.db",
+            "18446744073709551616.db",
+        ] {
             assert_eq!(first_of(name), None, "{name}");
         }
     }

@@ -9,7 +9,7 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command};
 
 use super::notify::PRIVATE_VARIABLES;
-use super::pidfd;
+use super::{pidfd, signal};
 
 /// The signal that asks a process to end.
 pub const SIGTERM: i32 = libc::SIGTERM;
@@ -48,6 +48,7 @@ impl Process {
     /// # Errors
     /// ENOENT, EACCES, EAGAIN, EMFILE.
     pub fn start(command: &mut Command) -> io::Result<Process> {
+        signal::none_blocked(command);
         let mut child = command.process_group(0).spawn()?;
         let pid = i32::try_from(child.id()).map_err(io::Error::other)?;
         match pidfd::open_process(pid) {
@@ -109,5 +110,24 @@ impl Process {
 impl AsFd for Process {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.handle.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::signal::Signals;
+    use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+    #[test]
+    fn a_child_of_a_thread_that_reads_its_signals_can_be_asked_to_end() {
+        // In the daemon, every thread has them blocked.
+        let _signals = Signals::take().unwrap();
+        for script in ["kill -TERM $$; exit 9", "kill -INT $$; exit 9", "kill -HUP $$; exit 9"] {
+            let mut process = Process::start(Command::new("sh").args(["-c", script])).unwrap();
+            let mut end = [PollFd::new(process.as_fd(), PollFlags::POLLIN)];
+            poll(&mut end, PollTimeout::from(60_000_u16)).unwrap();
+            assert!(matches!(process.reap(), Some(Exit::Signal(1 | 2 | 15))), "{script}");
+        }
     }
 }

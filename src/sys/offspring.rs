@@ -51,7 +51,8 @@ pub fn mark() -> (&'static str, String) {
 /// came in low.
 const DESCRIPTORS_CLOSED: libc::c_int = 1024;
 
-/// Lets `command` begin in a session and a process group of its own, with no descriptor but the standard three.
+/// Lets `command` begin in a session and a process group of its own, with no descriptor but the standard three and no
+/// signal blocked.
 ///
 /// What we open ourselves closes at exec anyway; what we inherited from whoever started us may not.
 pub fn in_own_session(command: &mut Command) {
@@ -73,6 +74,7 @@ pub fn in_own_session(command: &mut Command) {
     // SAFETY: the closure runs between fork and exec, where only async-signal-safe calls may be made: setsid and fcntl
     // are, close_range is a bare system call, and reading errno allocates nothing.
     unsafe { command.pre_exec(begin) };
+    super::signal::none_blocked(command);
 }
 
 /// Waits until the child has ended, and leaves it to be reaped. Blocks.
@@ -235,6 +237,13 @@ mod tests {
         let (stat, pid) = said.trim().rsplit_once('\n').unwrap();
         let leader = process(0, stat).unwrap();
         assert_eq!([leader.group, leader.session], [pid.parse::<i32>().unwrap(); 2]);
+    }
+
+    #[test]
+    fn a_tool_can_end_what_it_starts_although_the_daemon_reads_its_own_signals() {
+        let _signals = super::super::signal::Signals::take().unwrap();
+        let (_, said) = ended("grep SigBlk: /proc/self/status; timeout 0.1 sleep 600; echo $?");
+        assert_eq!(said.split_whitespace().collect::<Vec<_>>(), ["SigBlk:", "0000000000000000", "124"]);
     }
 
     #[test]

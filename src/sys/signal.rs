@@ -5,6 +5,8 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 
 use nix::sys::signal::{SigSet, Signal as Number};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
@@ -25,8 +27,8 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// Blocks the three signals in the calling thread and in those that it makes from now on. Children that are
-    /// started through `std::process` or tokio begin with an empty mask again (std sees to that).
+    /// Blocks the three signals in the calling thread and in those that it makes from now on, and in the programs that
+    /// these start, unless [`none_blocked`] lets them begin without.
     ///
     /// # Errors
     /// EMFILE.
@@ -48,6 +50,14 @@ impl Signals {
         let hangup = u32::try_from(libc::SIGHUP).unwrap_or(0);
         Ok(Some(if info.ssi_signo == hangup { Signal::Reload } else { Signal::End }))
     }
+}
+
+/// Lets `command` begin with no signal blocked. Std hands our mask on, and a program that inherits it cannot be asked to
+/// end: not by us, not by its shell, not by `timeout(1)`.
+pub fn none_blocked(command: &mut Command) {
+    // SAFETY: the closure runs between fork and exec, where only async-signal-safe calls may be made: setting the mask
+    // of the thread is one, and nothing is allocated.
+    unsafe { command.pre_exec(|| SigSet::empty().thread_set_mask().map_err(io::Error::from)) };
 }
 
 impl AsRawFd for Signals {

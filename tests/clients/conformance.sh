@@ -10,15 +10,22 @@ list=$(mcp-inspector --cli "$url" --transport http --method tools/list --format 
 for tool in test_simple_text test_error_handling; do
     grep -q "\"$tool\"" <<<"$list" || { echo "conformance: $tool is not listed" >&2; exit 1; }
 done
-out=$DIR/conformance
+part=server
+[ $# -eq 0 ] || part=scenarios
+out=$DIR/conformance/$part
 rm -rf "$out"
 mkdir -p "$out"
 failed=0
 if [ $# -eq 0 ]; then
     for revision in 2025-11-25 2026-07-28; do
         log=$out/$revision.log
-        conformance server --url "$url" --requirements "$revision" -o "$out/$revision" >"$log" 2>&1 || failed=1
-        echo "conformance $revision: $(grep "^Total" "$log")"
+        verdict=ok
+        conformance server --url "$url" --requirements "$revision" -o "$out/$revision" >"$log" 2>&1 || verdict=FAILED
+        echo "conformance $revision: $verdict: $(grep "^Total" "$log")"
+        if [ $verdict != ok ]; then
+            failed=1
+            grep '^✗' "$log" || tail -n 5 "$log"
+        fi
     done
 else
     for scenario in "$@"; do

@@ -260,7 +260,7 @@ fn starved() {
             stopped()
         });
     }
-    let heard = listen(&notices, Duration::from_secs(120));
+    let heard = listen(&notices, Duration::from_secs(crate::asked_count(120)));
     let count = |cause| heard.iter().filter(|notice| notice.cause == cause).count();
     let zombies = heard.iter().filter(|notice| notice.to == Some(State::Zombie)).count();
     println!(

@@ -19,6 +19,7 @@ use interlock::store::{Limits, Settings, Store};
 use interlock_domain::id::Seq;
 use interlock_domain::time::{Tick, Wall};
 
+use crate::skips::skipped;
 use crate::{asked, asked_count};
 
 /// The state directory of the process that writes; where it puts what was acknowledged.
@@ -140,7 +141,68 @@ fn drop_ok(_: interlock::store::error::StoreError) -> Result<(), String> {
 }
 
 fn sh(command: &str) -> bool {
-    Command::new("sh").args(["-c", command]).stdout(Stdio::null()).stderr(Stdio::null()).status().unwrap().success()
+    told(command).is_ok()
+}
+
+/// Runs a line of shell; what it complained about, when it did not succeed.
+fn told(command: &str) -> Result<(), String> {
+    let output = Command::new("sh").args(["-c", command]).stdin(Stdio::null()).output().unwrap();
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(String::from_utf8_lossy(&output.stderr).trim().to_owned())
+}
+
+/// An ext4 of its own in a file, mounted over a loop device.
+struct Plugged<'a> {
+    image: &'a Path,
+    at: &'a Path,
+    mounted: bool,
+}
+
+impl<'a> Plugged<'a> {
+    /// A new and empty file system in `image`, at `at`.
+    fn fresh(image: &'a Path, at: &'a Path) -> Result<Plugged<'a>, String> {
+        told(&format!("truncate -s 0 {0} && truncate -s 64M {0} && mkfs.ext4 -q -F {0}", image.display()))?;
+        Plugged::again(image, at)
+    }
+
+    /// What is in `image`, as after a power cut: the kernel replays its journal.
+    fn again(image: &'a Path, at: &'a Path) -> Result<Plugged<'a>, String> {
+        told(&format!("mount -o loop {} {}", image.display(), at.display()))?;
+        Ok(Plugged { image, at, mounted: true })
+    }
+
+    /// Pulls the plug: what was not written is lost. When that was, by the clock that [`now_ns`] reads.
+    fn pull(&self) -> Result<u128, String> {
+        let script = format!(
+            "import fcntl, os, struct, time\nfd = os.open('{}', 0)\nprint(time.time_ns(), flush=True)\n\
+             fcntl.ioctl(fd, 0x8004587d, struct.pack('I', 2))",
+            self.at.display()
+        );
+        let shut = Command::new("python3").args(["-c", &script]).output().map_err(|e| format!("python3: {e}"))?;
+        if !shut.status.success() {
+            return Err(String::from_utf8_lossy(&shut.stderr).lines().last().unwrap_or("python3").to_owned());
+        }
+        String::from_utf8_lossy(&shut.stdout).trim().parse().map_err(|e| format!("the time of the cut: {e}"))
+    }
+
+    /// Lets go of the file system, so that it can be mounted anew.
+    fn unplug(mut self) -> (&'a Path, &'a Path) {
+        // A process that was killed may hold it for a moment.
+        let gone = (0..50).any(|_| sh(&format!("umount {}", self.at.display())));
+        assert!(gone, "{} stays mounted", self.at.display());
+        self.mounted = false;
+        (self.image, self.at)
+    }
+}
+
+impl Drop for Plugged<'_> {
+    fn drop(&mut self) {
+        if self.mounted {
+            sh(&format!("umount -l {}", self.at.display()));
+        }
+    }
 }
 
 /// The plug is pulled (`EXT4_IOC_SHUTDOWN`, without flushing the journal) at a random moment.
@@ -157,40 +219,40 @@ fn power_cuts_on_ext4() {
     let dir = tempfile::tempdir().unwrap();
     let (image, mount) = (dir.path().join("image"), dir.path().join("mount"));
     fs::create_dir(&mount).unwrap();
-    let (image, at) = (image.display(), mount.display());
+    // All that a cut needs, tried once: root, loop devices, ext4, its ioctl and Python.
+    let dry = Plugged::fresh(&image, &mount).and_then(|plugged| plugged.pull().map(|_| plugged.unplug()));
+    if let Err(why) = dry {
+        say(&format!("power cuts on ext4: skipped: {why}"));
+        return skipped("power::power_cuts_on_ext4 (100 power cuts)", &why);
+    }
     let mut random = fastrand::Rng::new();
     let begun = Instant::now();
     let (mut acknowledged_rows, mut told_later, mut bad) = (0, 0, Vec::new());
     for cut in 0..cuts {
-        assert!(sh(&format!("truncate -s 64M {image} && mkfs.ext4 -q -F {image} && mount -o loop {image} {at}")));
+        let plugged = Plugged::fresh(&image, &mount).unwrap();
         let state = mount.join("state");
         let mut child = child(&state, "-", &[]);
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
         let mut told = Vec::new();
-        let wanted = random.usize(1..200);
+        let wanted = random.usize(1..120);
         while told.len() < wanted {
             told.extend(ack(&lines.next().expect("the child writes")));
         }
-        let shut = format!(
-            "import fcntl, os, struct, time\nfd = os.open('{at}', 0)\nprint(time.time_ns(), flush=True)\n\
-             fcntl.ioctl(fd, 0x8004587d, struct.pack('I', 2))"
-        );
-        let shut = Command::new("python3").args(["-c", &shut]).output().unwrap();
-        assert!(shut.status.success(), "python3 shuts the file system down: {shut:?}");
-        let cut_at: u128 = String::from_utf8(shut.stdout).unwrap().trim().parse().unwrap();
+        let cut_at = plugged.pull();
         child.kill().unwrap();
         child.wait().unwrap();
+        let cut_at = cut_at.unwrap();
         told.extend(lines.filter_map(|line| ack(&line)));
         let acknowledged: BTreeMap<u64, u64> =
             told.iter().filter(|(.., when)| *when < cut_at).map(|(seq, n, _)| (*seq, *n)).collect();
         told_later += told.len() - acknowledged.len();
-        assert!((0..50).any(|_| sh(&format!("umount {at}"))), "cut {cut}");
-        assert!(sh(&format!("mount -o loop {image} {at}")), "cut {cut}: the file system does not come back");
+        let (image, at) = plugged.unplug();
+        let plugged = Plugged::again(image, at).unwrap();
         acknowledged_rows += acknowledged.len();
         if let Err(why) = judge(&state, &acknowledged) {
             bad.push(format!("cut {cut}: {why}"));
         }
-        assert!((0..50).any(|_| sh(&format!("umount {at}"))), "cut {cut}");
+        plugged.unplug();
     }
     say(&format!(
         "power cuts on ext4: {cuts} cuts, {acknowledged_rows} rows acknowledged, {} cuts with a loss; \
@@ -198,7 +260,7 @@ fn power_cuts_on_ext4() {
         bad.len(),
         begun.elapsed().as_secs_f64()
     ));
-    assert!(bad.is_empty(), "{bad:#?}");
+    assert!(acknowledged_rows > 0 && bad.is_empty(), "{bad:#?}");
 }
 
 #[expect(clippy::print_stdout, reason = "an experiment prints what it measured")]

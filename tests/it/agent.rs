@@ -1,9 +1,14 @@
 //! Runs of a language model against the real daemon and a server that speaks as providers do.
 
+mod below;
 mod extend;
+mod hostile;
 mod interlocks;
+mod judge;
 mod llama;
+mod resume;
 mod server;
+mod traced;
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;

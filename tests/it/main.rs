@@ -6,9 +6,9 @@
 #![cfg(test)]
 #![expect(clippy::wildcard_enum_match_arm, reason = "a test names what it expects, and everything else fails it")]
 
-use std::fs::OpenOptions;
-use std::io::Write as _;
 use std::path::PathBuf;
+
+use skips::skipped;
 
 mod agent;
 mod causes;
@@ -25,21 +25,12 @@ mod model;
 mod outputs;
 mod plant;
 mod remedies;
+mod skips;
 mod supervision;
 mod tools;
 mod understanding;
 mod unit_file;
 mod watch;
-
-/// Says that a test did not run, and why; the list is printed at the end of `cargo xtask test`.
-fn skipped(test: &str, why: &str) {
-    let line = format!("{test}: {why}\n");
-    if let Some(list) = std::env::var_os("INTERLOCK_TEST_SKIPS") {
-        let list = OpenOptions::new().append(true).create(true).open(list).expect("the list of skipped tests opens");
-        // One write for one line: tests run beside one another.
-        (&list).write_all(line.as_bytes()).expect("the list of skipped tests is written");
-    }
-}
 
 /// The Python that has the independent clients (pymodbus, mcp), when `cargo xtask` has set it up.
 fn python() -> Option<PathBuf> {

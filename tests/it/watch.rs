@@ -1,6 +1,6 @@
 //! `interlock watch` on programs that know nothing of us.
 
-use std::io::Write;
+use std::io::{BufRead, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -131,4 +131,49 @@ fn a_process_that_was_there_is_never_ended_by_us() {
     watching.until(Event::ProcessGone);
     assert_eq!(watching.ended(), Ended::Gone);
     assert!(matches!(watch(Target::Pid(pid)).ended.join().unwrap(), Err(WatchError::NoProcess(..))));
+}
+
+/// Whoever ends the watch of a program ends the program, by asking it: the watch itself reads its signals, and what it
+/// starts must not inherit that it does.
+#[test]
+fn a_signal_to_the_watch_reaches_the_program() {
+    for signal in [nix::sys::signal::SIGTERM, nix::sys::signal::SIGINT] {
+        let mut watch = Command::new(env!("CARGO_BIN_EXE_interlock"))
+            .args([
+                "watch",
+                "--scan",
+                "0.05",
+                "--",
+                "sh",
+                "-c",
+                "trap 'echo asked; kill $!; exit 3' TERM; sleep 600 & echo ready; wait",
+            ])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = std::io::BufReader::new(watch.stdout.take().unwrap()).lines().map_while(Result::ok);
+        lines.find(|line| line == "ready").unwrap();
+        let pid = nix::unistd::Pid::from_raw(i32::try_from(watch.id()).unwrap());
+        nix::sys::signal::kill(pid, signal).unwrap();
+        assert!(lines.any(|line| line == "asked"), "{signal}");
+        assert_eq!(watch.wait().unwrap().code(), Some(3), "{signal}");
+    }
+}
+
+/// A thread or a program may bear any name; on the screen it stays what it is, and it makes no line of its own.
+#[test]
+fn a_hostile_name_makes_no_line() {
+    let place = tempfile::tempdir().unwrap();
+    let program = place.path().join("a\u{1b}[31m\nb");
+    std::fs::copy("/bin/sleep", &program).unwrap();
+    let watch = |json: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_interlock"));
+        let output = command.args(["watch"]).args(json).arg("--").arg(&program).arg("0.2").output().unwrap();
+        assert!(output.status.success());
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let plain = watch(&[]);
+    assert!(plain.lines().all(|line| line.contains(" ms  ")) && !plain.contains('\u{1b}'), "{plain:?}");
+    let first: serde_json::Value = serde_json::from_str(watch(&["--json"]).lines().next().unwrap()).unwrap();
+    assert_eq!(first["name"], "a\u{1b}[31m\nb");
 }

@@ -8,6 +8,7 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
+use std::time::Instant;
 
 use crate::{Places, machine, steps};
 
@@ -43,25 +44,36 @@ impl Drop for Ours {
     }
 }
 
-/// All parts, or those that are named. With `or_skip`, clients that cannot be fetched are a skip that is told by name.
-pub(crate) fn run(places: &Places, arguments: &[String]) -> Result<ExitCode, String> {
-    let or_skip = arguments.iter().any(|argument| argument == "--or-skip");
-    let only: Vec<&str> = arguments.iter().map(String::as_str).filter(|argument| *argument != "--or-skip").collect();
+/// How it ended.
+pub(crate) enum Ended {
+    /// Nothing failed.
+    Passed,
+    /// Something did; it was printed.
+    Failed,
+    /// What others wrote could not be fetched, so that nothing was tried; why.
+    NotFetched(String),
+}
+
+/// All parts, or those that are named.
+pub(crate) fn run(places: &Places, only: &[String]) -> Result<ExitCode, String> {
     machine::for_building()?;
+    match parts(places, only)? {
+        Ended::Passed => Ok(ExitCode::SUCCESS),
+        Ended::Failed => Ok(ExitCode::FAILURE),
+        Ended::NotFetched(why) => Err(why),
+    }
+}
+
+/// The same on a machine that can build already.
+pub(crate) fn parts(places: &Places, only: &[String]) -> Result<Ended, String> {
+    let only: Vec<&str> = only.iter().map(String::as_str).collect();
     let clients = places.target.join("mcp-clients");
     let fetched = machine::for_conformance().and_then(|()| {
         let mut setup = bounded(FETCH_SECONDS, places.root.join("tests/clients/setup.sh"));
         said(setup.arg(&clients))
     });
     if let Err(why) = fetched {
-        if or_skip {
-            println!("skipped            conformance: the clients of others could not be fetched: {why}");
-            return Ok(ExitCode::SUCCESS);
-        }
-        return Err(format!("the clients of others could not be fetched: {why}"));
-    }
-    if !steps::cargo(places, &["build", "--bin", "interlock"])? {
-        return Ok(ExitCode::FAILURE);
+        return Ok(Ended::NotFetched(format!("the clients of others could not be fetched: {why}")));
     }
     let tests = test_binary(places)?;
     let home = places.target.join("conformance");
@@ -121,19 +133,21 @@ pub(crate) fn run(places: &Places, arguments: &[String]) -> Result<ExitCode, Str
     }
     let mut failed = Vec::new();
     for (name, mut command) in parts.into_iter().filter(|(name, _)| only.is_empty() || only.contains(name)) {
-        println!("\n=== {name}");
+        println!("\n--- {name}");
+        let begun = Instant::now();
         if let Err(why) = said(&mut command) {
             println!("{why}");
             failed.push(name);
         }
+        println!("{name}: {:.1} s", begun.elapsed().as_secs_f64());
     }
     drop(world);
     if failed.is_empty() {
         println!("\nconformance: nothing failed");
-        return Ok(ExitCode::SUCCESS);
+        return Ok(Ended::Passed);
     }
     println!("\nconformance: FAILED: {}; the daemon's log is {}", failed.join(", "), home.join("log").display());
-    Ok(ExitCode::FAILURE)
+    Ok(Ended::Failed)
 }
 
 /// A command that ends by itself.
@@ -151,10 +165,11 @@ fn said(command: &mut Command) -> Result<(), String> {
     }
 }
 
-/// The integration tests, built: the fixture is one of them.
+/// The integration tests, built, and the daemon with them: the fixture is one of them.
 fn test_binary(places: &Places) -> Result<PathBuf, String> {
     let mut cargo = steps::cargo_command(places);
-    cargo.args(["test", "--test", "it", "--no-run", "--message-format=json"]).stderr(Stdio::inherit());
+    // The whole workspace, as the tests are built: another selection of packages would be built anew.
+    cargo.args(["test", "--workspace", "--test", "it", "--no-run", "--message-format=json"]).stderr(Stdio::inherit());
     let output = cargo.output().map_err(|e| format!("cargo: {e}"))?;
     let text = String::from_utf8_lossy(&output.stdout);
     let line = text.lines().find(|line| line.contains("\"name\":\"it\"") && line.contains("\"executable\":\"/"));

@@ -8,6 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use crate::board::Board;
 use crate::{Places, runtime};
 
 /// The independent clients that the tests talk to us with, pinned.
@@ -45,6 +46,24 @@ const NPM: Need = Need {
 const GIT: Need =
     Need { program: "git", probe: &["--version"], packages: &["git"], reason: "mcp-server-git needs a repository" };
 
+const READELF: Need =
+    Need { program: "readelf", probe: &["--version"], packages: &["binutils"], reason: "says what a binary asks for" };
+
+/// Debian's compiler brings the library for a foreign processor; the crate registry has none.
+const FOREIGN_COMPILER: Need = Need {
+    program: "/usr/bin/rustc",
+    probe: &["--print", "target-libdir", "--target", "aarch64-unknown-linux-gnu"],
+    packages: &["rustc-web", "cargo-web", "libstd-rust-web-dev:arm64"],
+    reason: "compiles for aarch64",
+};
+
+const EMULATOR: Need = Need {
+    program: "qemu-aarch64-static",
+    probe: &["--version"],
+    packages: &["qemu-user-static", "libc6:arm64", "libgcc-s1:arm64"],
+    reason: "runs what was built for aarch64",
+};
+
 const UNIT_CHECKER: Need =
     Need { program: "systemd-analyze", probe: &["--version"], packages: &["systemd"], reason: "checks the unit file" };
 
@@ -56,14 +75,19 @@ pub(crate) fn for_building() -> Result<(), String> {
 /// What the tests need besides; gives back the Python interpreter that has the clients.
 pub(crate) fn for_testing(places: &Places) -> Result<PathBuf, String> {
     bring(&[PYTHON, UNIT_CHECKER])?;
-    let python = clients(&places.target.join("clients"))?;
+    let python = interpreter(places)?;
     model_runtime(places, &python);
     Ok(python)
 }
 
+/// The Python interpreter that has the clients, and pip.
+pub(crate) fn interpreter(places: &Places) -> Result<PathBuf, String> {
+    environment(&places.target.join("clients"), CLIENTS, "the test clients")
+}
+
 /// What the daemon has the model stage from. It runs without, so that this is said and nothing more.
 pub(crate) fn for_running(places: &Places) {
-    let python = bring(&[PYTHON]).and_then(|()| clients(&places.target.join("clients")));
+    let python = bring(&[PYTHON]).and_then(|()| interpreter(places));
     match python {
         Ok(python) => model_runtime(places, &python),
         Err(why) => println!("set-up: no ONNX Runtime, the model stage is off: {why}"),
@@ -71,9 +95,23 @@ pub(crate) fn for_running(places: &Places) {
 }
 
 fn model_runtime(places: &Places, python: &Path) {
-    if let Err(why) = runtime::bring(places, python) {
+    let place = places.target.join("onnxruntime");
+    if let Err(why) = runtime::bring(&places.root, runtime::PLAIN, std::env::consts::ARCH, &place, python) {
         println!("set-up: no ONNX Runtime, the model stage is off: {why}");
     }
+}
+
+/// What a build for that board needs.
+pub(crate) fn for_board(board: &Board) -> Result<(), String> {
+    bring(&[COMPILER, PYTHON, READELF])?;
+    if board.foreign() {
+        if !said("dpkg", &["--print-foreign-architectures"])?.lines().any(|one| one == board.debian()) && we_are_root()
+        {
+            must(Command::new("dpkg").args(["--add-architecture", board.debian()]), "a Debian-like machine is needed")?;
+        }
+        bring(&[FOREIGN_COMPILER, EMULATOR])?;
+    }
+    Ok(())
 }
 
 /// What the suites and clients of others need.
@@ -108,22 +146,33 @@ fn apt() -> Command {
     apt
 }
 
-/// A virtual environment with the pinned clients. The stamp is written last: a half-made one is made again.
-fn clients(place: &Path) -> Result<PathBuf, String> {
+/// A virtual environment with what is pinned; gives back its interpreter. The stamp is written last: a half-made one is
+/// made again.
+pub(crate) fn environment(place: &Path, pinned: &str, what: &str) -> Result<PathBuf, String> {
     let python = place.join("bin/python");
     let stamp = place.join("made-from.txt");
-    if fs::read_to_string(&stamp).is_ok_and(|made_from| made_from == CLIENTS) && python.exists() {
+    if fs::read_to_string(&stamp).is_ok_and(|made_from| made_from == pinned) && python.exists() {
         return Ok(python);
     }
-    println!("set-up: making a Python environment with the test clients in {}", place.display());
-    let hint = "the tests need a package index once; later runs use what is there";
+    println!("set-up: making a Python environment with {what} in {}", place.display());
+    let hint = "a package index is needed once; later runs use what is there";
     must(Command::new("python3").args(["-m", "venv", "--clear"]).arg(place), hint)?;
-    let pins: Vec<&str> = CLIENTS.lines().filter(|line| !line.starts_with('#') && !line.is_empty()).collect();
+    let pins: Vec<&str> = pinned.lines().filter(|line| !line.starts_with('#') && !line.is_empty()).collect();
     let mut pip = Command::new(&python);
     pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input"]).args(pins);
     must(&mut pip, hint)?;
-    fs::write(&stamp, CLIENTS).map_err(|e| format!("{}: {e}", stamp.display()))?;
+    fs::write(&stamp, pinned).map_err(|e| format!("{}: {e}", stamp.display()))?;
     Ok(python)
+}
+
+/// What a program says on its standard output.
+pub(crate) fn said(program: &str, arguments: &[&str]) -> Result<String, String> {
+    let output = Command::new(program).args(arguments).stdin(Stdio::null()).output();
+    match output {
+        Ok(output) if output.status.success() => Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned()),
+        Ok(output) => Err(format!("{program} {}: {}", arguments.join(" "), output.status)),
+        Err(e) => Err(format!("{program}: {e}")),
+    }
 }
 
 fn answers(program: &str, arguments: &[&str]) -> bool {

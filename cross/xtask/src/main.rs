@@ -1,10 +1,11 @@
 //! Sets a fresh machine up, builds, runs and tests: `cargo xtask run`, `cargo xtask test`.
 //!
-//! Only std: this is the first thing that is compiled on a machine that has nothing yet. It prints each thing that it
+//! Little beside std: this is the first thing that is compiled on a machine that has nothing yet. It prints each thing that it
 //! is about to change on the machine, changes nothing that is already there, and needs no network when all is there.
 //! It must never turn something that is missing into a green result: what a test skipped is listed at the end, by
 //! name and with the reason.
 
+mod board;
 mod conformance;
 mod machine;
 mod runtime;
@@ -21,7 +22,8 @@ const HELP: &str = "\
 cargo xtask run [ARGUMENTS…]   set the machine up, build a release, start `interlock run ARGUMENTS…`
 cargo xtask test [NAME…]       set the machine up, then all checks; with names, only the steps that are called so
 cargo xtask conformance [PART…]  MCP's official suites and clients of others before the daemon, servers of others
-                               behind it; needs npm; with --or-skip, what cannot be fetched is a skip
+                               behind it; needs npm; a step of `test` too
+cargo xtask build --board NAME a release for a board of cross/boards, against its oldest C library
 cargo xtask setup              only set the machine up, for building and for testing";
 
 /// Where the tree and its build products lie.
@@ -53,6 +55,7 @@ fn main() -> ExitCode {
         "run" => run(&places, rest),
         "test" => steps::test(&places, rest),
         "conformance" => conformance::run(&places, rest),
+        "build" => board::named(rest).and_then(|name| board::build(&places, name)),
         "setup" => machine::for_building().and_then(|()| machine::for_testing(&places).map(|_| ExitCode::SUCCESS)),
         "help" | "--help" | "-h" => {
             println!("{HELP}");

@@ -1,4 +1,5 @@
-//! ONNX Runtime for the model stage: the library out of its wheel, checked by hash, in the target directory.
+//! ONNX Runtime for the model stage: the library and its licence out of its wheel, checked by hash, in the target
+//! directory.
 //!
 //! The product works without it, so that a machine without a package index still builds and runs; the tests that need
 //! it then say so by name.
@@ -7,38 +8,39 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use crate::Places;
 use crate::machine::must;
 
-/// What is fetched, with the hashes that it must have.
-const PINNED: &str = include_str!("../../onnxruntime.txt");
+/// The pins of the library for the machine that we run on.
+pub(crate) const PLAIN: &str = "onnxruntime.txt";
 
-/// Takes the library out of the one wheel in a folder. `python OUT < wheel folder as the argument`.
+/// Takes the library and its licences out of the one wheel in a folder. Arguments: that folder, where to put them.
 const TAKE_OUT: &str = "\
 import glob, pathlib, sys, zipfile
 folder, out = sys.argv[1:]
 [wheel] = glob.glob(folder + '/*.whl')
 with zipfile.ZipFile(wheel) as files:
-    [name] = [name for name in files.namelist() if '/capi/libonnxruntime.so.' in name]
-    part = pathlib.Path(out, 'part')
-    part.write_bytes(files.read(name))
-    part.rename(pathlib.Path(out, name.rsplit('/', 1)[1]))
+    capi = [name for name in files.namelist() if '/capi/libonnxruntime' in name and '.so' in name]
+    licences = [name for name in files.namelist() if name.rsplit('/', 1)[1] in ('LICENSE', 'ThirdPartyNotices.txt')]
+    assert sum('libonnxruntime.so' in name for name in capi) == 1, capi
+    for name in capi + licences:
+        part = pathlib.Path(out, 'part')
+        part.write_bytes(files.read(name))
+        part.rename(pathlib.Path(out, name.rsplit('/', 1)[1]))
 ";
 
-/// Brings the library, unless what is there was brought from the same pins. `python` has pip.
-pub(crate) fn bring(places: &Places, python: &Path) -> Result<(), String> {
-    let place = places.target.join("onnxruntime");
+/// Brings the library of a processor into a place, unless what is there was brought from the same pins, which are a
+/// file in `cross/`. `python` has pip.
+pub(crate) fn bring(root: &Path, pins: &str, machine: &str, place: &Path, python: &Path) -> Result<(), String> {
+    let pins = root.join("cross").join(pins);
+    let pinned = fs::read_to_string(&pins).map_err(|e| format!("{}: {e}", pins.display()))?;
     let stamp = place.join("made-from.txt");
-    if fs::read_to_string(&stamp).is_ok_and(|made_from| made_from == PINNED) {
+    if fs::read_to_string(&stamp).is_ok_and(|made_from| made_from == pinned) {
         return Ok(());
     }
     let wheels = place.join("wheels");
-    let _ = fs::remove_dir_all(&place);
+    let _ = fs::remove_dir_all(place);
     fs::create_dir_all(&wheels).map_err(|e| format!("{}: {e}", wheels.display()))?;
-    let pins = place.join("pins.txt");
-    fs::write(&pins, PINNED).map_err(|e| format!("{}: {e}", pins.display()))?;
     let hint = "the model stage is off without it; put libonnxruntime.so.* there by hand, or set ORT_DYLIB_PATH";
-    let machine = std::env::consts::ARCH;
     let mut pip = Command::new(python);
     pip.args(["-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-input", "--no-deps"])
         .args(["--only-binary=:all:", "--python-version", "3.11", "--require-hashes"])
@@ -49,7 +51,7 @@ pub(crate) fn bring(places: &Places, python: &Path) -> Result<(), String> {
         .arg("-d")
         .arg(&wheels);
     must(&mut pip, hint)?;
-    must(Command::new(python).args(["-c", TAKE_OUT]).arg(&wheels).arg(&place), hint)?;
+    must(Command::new(python).args(["-c", TAKE_OUT]).arg(&wheels).arg(place), hint)?;
     let _ = fs::remove_dir_all(&wheels);
-    fs::write(&stamp, PINNED).map_err(|e| format!("{}: {e}", stamp.display()))
+    fs::write(&stamp, pinned).map_err(|e| format!("{}: {e}", stamp.display()))
 }

@@ -6,19 +6,25 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::{Places, machine};
+use crate::{Places, conformance, machine};
 
 /// The packages of the workspace that may have tests of their own.
 const PACKAGES: [&str; 3] = [".", "src/domain", "cross/xtask"];
+
+/// The step that is not cargo's: what nobody here wrote, before and behind the daemon.
+const CONFORMANCE: &str = "conformance";
 
 struct Step {
     name: String,
     cargo: Vec<&'static str>,
     target: Option<String>,
+    /// Which of the experiments is asked for: the others are too long for every run.
+    experiment: Option<&'static str>,
 }
 
 struct Ended {
@@ -43,8 +49,9 @@ pub(crate) fn cargo_command(places: &Places) -> Command {
 /// All checks, or those whose names are given.
 pub(crate) fn test(places: &Places, only: &[String]) -> Result<ExitCode, String> {
     let steps = all_steps(&places.root)?;
-    if let Some(unknown) = only.iter().find(|name| !steps.iter().any(|step| step.name == **name)) {
-        let names: Vec<&str> = steps.iter().map(|step| step.name.as_str()).collect();
+    let is_known = |name: &String| name == CONFORMANCE || steps.iter().any(|step| step.name == *name);
+    if let Some(unknown) = only.iter().find(|name| !is_known(name)) {
+        let names: Vec<&str> = steps.iter().map(|step| step.name.as_str()).chain([CONFORMANCE]).collect();
         return Err(format!("no step is called {unknown}\nhint: the steps are {}", names.join(", ")));
     }
     machine::for_building()?;
@@ -69,6 +76,9 @@ pub(crate) fn test(places: &Places, only: &[String]) -> Result<ExitCode, String>
         if let Some(python) = &python {
             command.env("INTERLOCK_TEST_PYTHON", python);
         }
+        if let Some(experiment) = step.experiment {
+            command.env("INTERLOCK_EXPERIMENT", experiment);
+        }
         if step.name == "docs" {
             command.env("RUSTDOCFLAGS", "-D warnings");
         }
@@ -76,12 +86,41 @@ pub(crate) fn test(places: &Places, only: &[String]) -> Result<ExitCode, String>
         let status = command.status().map_err(|e| format!("cargo: {e}"))?;
         ended.push(Ended { name: step.name.clone(), passed: status.success(), took: before.elapsed() });
     }
+    if only.is_empty() || only.iter().any(|name| name == CONFORMANCE) {
+        println!("\n=== {CONFORMANCE}");
+        let before = Instant::now();
+        let passed = match conformance::parts(places, &[]) {
+            Ok(conformance::Ended::Passed) => true,
+            Ok(conformance::Ended::Failed) => false,
+            Ok(conformance::Ended::NotFetched(why)) => {
+                println!("{why}");
+                skip(&skips, &format!("{CONFORMANCE}, all of it: {why}"))?;
+                true
+            }
+            Err(why) => {
+                eprintln!("error: {why}");
+                false
+            }
+        };
+        ended.push(Ended { name: CONFORMANCE.to_owned(), passed, took: before.elapsed() });
+    }
     Ok(summary(&ended, &skips, started.elapsed()))
 }
 
+/// Adds a line to what was skipped; one line, whatever it says.
+fn skip(skips: &Path, what: &str) -> Result<(), String> {
+    let told = |e: std::io::Error| format!("{}: {e}", skips.display());
+    let mut file = fs::OpenOptions::new().append(true).open(skips).map_err(told)?;
+    writeln!(file, "{}", what.replace('\n', "; ")).map_err(told)
+}
+
 fn all_steps(root: &Path) -> Result<Vec<Step>, String> {
-    let plain =
-        |name: &str, cargo: &[&'static str]| Step { name: name.to_owned(), cargo: cargo.to_vec(), target: None };
+    let plain = |name: &str, cargo: &[&'static str]| Step {
+        name: name.to_owned(),
+        cargo: cargo.to_vec(),
+        target: None,
+        experiment: None,
+    };
     let mut steps = vec![
         plain("format", &["fmt", "--all", "--", "--check"]),
         plain("lint", &["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"]),
@@ -92,8 +131,12 @@ fn all_steps(root: &Path) -> Result<Vec<Step>, String> {
     for target in test_targets(root)? {
         // The whole workspace each time: another selection of packages is another selection of features to build.
         let cargo = vec!["test", "--workspace", "--no-fail-fast", "--test"];
-        steps.push(Step { name: target.clone(), cargo, target: Some(target) });
+        steps.push(Step { name: target.clone(), cargo, target: Some(target), experiment: None });
     }
+    // 100 of the 1,000 cuts of the long run: what most often breaks here is a change of the order of writes.
+    let cuts =
+        ["test", "--workspace", "--test", "experiments", "--", "--exact", "power::power_cuts_on_ext4", "--nocapture"];
+    steps.push(Step { experiment: Some("evidence-power-cuts"), ..plain("power-cuts", &cuts) });
     steps.push(plain("doc-tests", &["test", "--workspace", "--doc"]));
     Ok(steps)
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use interlock_domain::trace::{Graph, Tie};
+use interlock_domain::trace::{Graph, Tie, What};
 
 /// The most characters of a label: what is longer makes the picture unreadable.
 const LABEL_CHARS_MAX: usize = 60;
@@ -11,7 +11,8 @@ pub(super) fn graph(graph: &Graph) -> String {
     let mut dot =
         String::from("digraph run {\n  rankdir=LR;\n  node [shape=box, fontname=\"sans-serif\", fontsize=10];\n");
     for (at, fact) in graph.events.iter().enumerate().filter(|(_, fact)| fact.call.is_none()) {
-        let _ = writeln!(dot, "  e{at} [label={}, shape=ellipse];", label(fact.what.word(), &fact.what.line()));
+        let shape = if let What::Agent(_) = fact.what { "hexagon" } else { "ellipse" };
+        let _ = writeln!(dot, "  e{at} [label={}, shape={shape}];", label(fact.what.word(), &fact.what.line()));
     }
     for (number, story) in graph.calls.iter().enumerate() {
         let _ = writeln!(dot, "  subgraph cluster_{number} {{");

@@ -4,46 +4,48 @@
 
 use std::fmt::Write as _;
 
+use interlock_domain::id::RunId;
+use interlock_domain::trace::moves::Move;
 use interlock_domain::trace::{Fact, Graph, Story, Tie, What};
 
-use super::span;
+use super::{drawing, loops, span};
 use crate::cli::args::Lang;
 use crate::record::rfc3339;
-
-/// The most events that the drawing of the graph has: with more, nobody can follow a line.
-const DRAWN_MAX: usize = 160;
 
 /// Calls in the timeline; the list below it has all of them.
 const BARS_MAX: usize = 200;
 
 /// The words of the page.
-struct Words {
-    lang: &'static str,
-    title: &'static str,
-    timeline: &'static str,
-    waits: &'static str,
-    runs: &'static str,
-    asked: &'static str,
-    calls: &'static str,
-    graph: &'static str,
-    too_many: &'static str,
-    events: &'static str,
-    input: &'static str,
-    decided: &'static str,
-    question: &'static str,
-    class: &'static str,
-    times: &'static str,
-    ended: &'static str,
-    parent: &'static str,
-    resolved: &'static str,
-    notes: &'static str,
-    number: &'static str,
-    time: &'static str,
-    call: &'static str,
-    event: &'static str,
-    said: &'static str,
-    children: &'static str,
-    maintenance: &'static str,
+pub(super) struct Words {
+    pub(super) lang: &'static str,
+    pub(super) title: &'static str,
+    pub(super) timeline: &'static str,
+    pub(super) waits: &'static str,
+    pub(super) runs: &'static str,
+    pub(super) asked: &'static str,
+    pub(super) calls: &'static str,
+    pub(super) graph: &'static str,
+    pub(super) too_many: &'static str,
+    pub(super) events: &'static str,
+    pub(super) input: &'static str,
+    pub(super) decided: &'static str,
+    pub(super) question: &'static str,
+    pub(super) class: &'static str,
+    pub(super) times: &'static str,
+    pub(super) ended: &'static str,
+    pub(super) parent: &'static str,
+    pub(super) resolved: &'static str,
+    pub(super) notes: &'static str,
+    pub(super) number: &'static str,
+    pub(super) time: &'static str,
+    pub(super) call: &'static str,
+    pub(super) event: &'static str,
+    pub(super) said: &'static str,
+    pub(super) children: &'static str,
+    pub(super) maintenance: &'static str,
+    pub(super) model_loop: &'static str,
+    pub(super) thinks: &'static str,
+    pub(super) made_by: &'static str,
 }
 
 const EN: Words = Words {
@@ -73,6 +75,9 @@ const EN: Words = Words {
     said: "What it says",
     children: "Runs below",
     maintenance: "maintenance checks",
+    model_loop: "Loop of the model",
+    thinks: "the model answers",
+    made_by: "made by call",
 };
 
 const ZH: Words = Words {
@@ -102,6 +107,9 @@ const ZH: Words = Words {
     said: "内容",
     children: "子运行",
     maintenance: "次维护检查",
+    model_loop: "模型循环",
+    thinks: "模型作答",
+    made_by: "由调用产生",
 };
 
 const STYLE: &str = include_str!("trace.css");
@@ -123,15 +131,16 @@ pub(super) fn page(graph: &Graph, lang: Lang) -> String {
     );
     head(&mut page, graph, words);
     timeline(&mut page, graph, words);
+    loops::tell(&mut page, graph, words);
     calls(&mut page, graph, words);
-    drawing(&mut page, graph, words);
+    drawing::draw(&mut page, graph, words);
     events(&mut page, graph, words);
     page.push_str("</main></body></html>");
     page
 }
 
 /// Text between tags or inside of quotes.
-fn escaped(text: &str) -> String {
+pub(super) fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for letter in text.chars() {
         match letter {
@@ -147,7 +156,7 @@ fn escaped(text: &str) -> String {
 }
 
 /// The word of an end in the reader's language.
-fn ending<'a>(word: &'a str, words: &Words) -> &'a str {
+pub(super) fn ending<'a>(word: &'a str, words: &Words) -> &'a str {
     if words.lang == "en" {
         return match word {
             "not_started" => "not started",
@@ -165,7 +174,7 @@ fn ending<'a>(word: &'a str, words: &Words) -> &'a str {
 }
 
 /// The class of a colour: only words that are known become one.
-fn colour(word: &str) -> &'static str {
+pub(super) fn colour(word: &str) -> &'static str {
     match word {
         "done" => "done",
         "failed" => "failed",
@@ -176,7 +185,7 @@ fn colour(word: &str) -> &'static str {
 }
 
 /// A call by its short name: batch and position, with the run only where it is another one.
-fn short(graph: &Graph, story: &Story) -> String {
+pub(super) fn short(graph: &Graph, story: &Story) -> String {
     let place = format!("{}.{}", story.call.batch.0, story.call.position);
     if story.call.run == graph.run { place } else { format!("↳ {place}") }
 }
@@ -197,7 +206,12 @@ fn head(page: &mut String, graph: &Graph, words: &Words) {
     }
     page.push_str("</p>");
     if !graph.children.is_empty() {
-        let runs: Vec<String> = graph.children.iter().map(|(child, _)| format!("<code>{child}</code>")).collect();
+        let run = |child: &RunId| {
+            let by =
+                graph.makers.get(child).map(|call| format!(" ({} {}.{})", words.made_by, call.batch.0, call.position));
+            format!("<code>{child}</code>{}", by.unwrap_or_default())
+        };
+        let runs: Vec<String> = graph.children.iter().map(|(child, _)| run(child)).collect();
         let _ = write!(page, "<p>{}: {}</p>", words.children, runs.join(", "));
     }
     if !graph.missing.is_empty() {
@@ -218,18 +232,19 @@ fn timeline(page: &mut String, graph: &Graph, words: &Words) {
     let total = graph.offsets.last().copied().unwrap_or(0).max(1);
     #[expect(clippy::cast_precision_loss, reason = "a place on the screen")]
     let place = |ns: u64| LEFT + ns as f64 / total as f64 * (WIDTH - 10.0);
-    let shown = graph.calls.len().min(BARS_MAX);
+    let shown = graph.moves.len().min(BARS_MAX) + graph.calls.len().min(BARS_MAX);
     #[expect(clippy::cast_precision_loss, reason = "a place on the screen")]
     let height = 26.0 + shown as f64 * ROW;
     let _ = write!(
         page,
         "<section><h2>{}</h2><p class=\"legend\"><span class=\"key wait\"></span>{} <span class=\"key done\"></span>{} \
-         <span class=\"diamond\">◆</span>{}</p><div class=\"scroll\"><svg viewBox=\"0 0 {} {height}\" role=\"img\" \
+         <span class=\"diamond\">◆</span>{}<span class=\"key model\"></span>{}</p><div class=\"scroll\"><svg viewBox=\"0 0 {} {height}\" role=\"img\" \
          aria-label=\"{}\">",
         words.timeline,
         words.waits,
         words.runs,
         words.asked,
+        words.thinks,
         LEFT + WIDTH,
         words.timeline
     );
@@ -244,9 +259,27 @@ fn timeline(page: &mut String, graph: &Graph, words: &Words) {
             span(at)
         );
     }
+    #[expect(clippy::cast_precision_loss, reason = "a place on the screen")]
+    let line = |row: usize| 22.0 + row as f64 * ROW;
+    for (row, (run, moves)) in graph.moves.iter().take(BARS_MAX).enumerate() {
+        let y = line(row);
+        let name = if *run == graph.run { words.title.to_owned() } else { format!("↳ {}", words.title) };
+        let _ = write!(page, "<text x=\"4\" y=\"{:.1}\" class=\"name\">{name}</text>", y + 13.0);
+        for at in moves {
+            let What::Agent(Move::Turn { took_ns: Some(took), .. }) = &graph.events[*at].what else { continue };
+            let (from, to) = (graph.offsets[*at].saturating_sub(*took), graph.offsets[*at]);
+            let (x, width) = (place(from), (place(to) - place(from)).max(2.0));
+            let _ = write!(
+                page,
+                "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"16\" rx=\"3\" class=\"model\"><title>{}\
+                 </title></rect>",
+                escaped(&format!("{} {}", words.thinks, span(*took)))
+            );
+        }
+    }
+    let above = graph.moves.len().min(BARS_MAX);
     for (row, story) in graph.calls.iter().take(BARS_MAX).enumerate() {
-        #[expect(clippy::cast_precision_loss, reason = "a place on the screen")]
-        let y = 22.0 + row as f64 * ROW;
+        let y = line(above + row);
         let name: String = format!("{} {}", short(graph, story), story.tool).chars().take(26).collect();
         let word = story.ending.as_ref().map_or("open", |(word, ..)| word.as_str());
         let end = story.ended_ns.unwrap_or(total);
@@ -332,92 +365,7 @@ fn calls(page: &mut String, graph: &Graph, words: &Words) {
     page.push_str("</section>");
 }
 
-/// The graph: a lane for the run and one for each call, time to the right, one column for each event.
-fn drawing(page: &mut String, graph: &Graph, words: &Words) {
-    const STEP: usize = 30;
-    const LANE: usize = 34;
-    const LEFT: usize = 150;
-    let _ = write!(page, "<section><h2>{}</h2>", words.graph);
-    if graph.events.len() > DRAWN_MAX {
-        let _ = write!(page, "<p>{}</p></section>", words.too_many);
-        return;
-    }
-    page.push_str("<p class=\"legend\">");
-    for tie in Tie::ALL {
-        let _ = write!(page, "<span class=\"key line-{0}\"></span>{1} ", tie.word(), tie_name(tie, words));
-    }
-    let lanes = graph.calls.len() + 1;
-    let (width, height) = (LEFT + graph.events.len() * STEP + 90, lanes * LANE + 84);
-    let _ = write!(
-        page,
-        "</p><div class=\"scroll\"><svg viewBox=\"0 0 {width} {height}\" style=\"min-width:{width}px\" role=\"img\" \
-         aria-label=\"{}\">",
-        words.graph
-    );
-    let lane = |fact: &Fact| graph.calls.iter().position(|story| Some(story.call) == fact.call).map_or(0, |at| at + 1);
-    let spot = |at: usize| (LEFT + at * STEP, 20 + lane(&graph.events[at]) * LANE);
-    let names = std::iter::once(words.title.to_owned())
-        .chain(graph.calls.iter().map(|story| format!("{} {}", short(graph, story), story.tool)));
-    for (at, name) in names.enumerate() {
-        let y = 20 + at * LANE;
-        let name: String = name.chars().take(20).collect();
-        let _ = write!(
-            page,
-            "<line x1=\"{}\" y1=\"{y}\" x2=\"{}\" y2=\"{y}\" class=\"grid\"/><text x=\"4\" y=\"{}\" class=\"name\">{}\
-             </text>",
-            LEFT - 14,
-            width - 80,
-            y + 4,
-            escaped(&name)
-        );
-    }
-    for edge in &graph.edges {
-        let ((x1, y1), (x2, y2)) = (spot(edge.from), spot(edge.to));
-        let bend = match edge.tie {
-            Tie::Order => 0,
-            Tie::Decision => 10,
-            Tie::Pairing => 16,
-            Tie::Lifecycle => 0,
-        };
-        let (mx, my) = (usize::midpoint(x1, x2), usize::midpoint(y1, y2).saturating_sub(bend));
-        let _ = write!(
-            page,
-            "<path d=\"M{x1} {y1} Q{mx} {my} {x2} {y2}\" class=\"edge line-{0}\"><title>{0}</title></path>",
-            edge.tie.word()
-        );
-    }
-    let foot = 20 + lanes * LANE - 12;
-    for (at, fact) in graph.events.iter().enumerate() {
-        let (x, y) = spot(at);
-        let class = match &fact.what {
-            What::Settled { ending, .. } => colour(ending),
-            What::Asked { .. } | What::Answered { .. } => "asked",
-            What::RunOpened { .. }
-            | What::PolicyChanged { .. }
-            | What::Requested { .. }
-            | What::Permitted { .. }
-            | What::Queued { .. }
-            | What::Intent
-            | What::Started
-            | What::StopAsked
-            | What::Outcome { .. }
-            | What::LateReport
-            | What::Resolved { .. }
-            | What::Other { .. } => "plain",
-        };
-        let _ = write!(
-            page,
-            "<circle cx=\"{x}\" cy=\"{y}\" r=\"6\" class=\"{class}\"><title>{}</title></circle>\
-             <text transform=\"translate({} {foot}) rotate(40)\" class=\"tick\">{}</text>",
-            escaped(&format!("{} {} {}", fact.seq.0, fact.what.word(), fact.what.line())),
-            x.saturating_sub(4),
-            escaped(fact.what.word())
-        );
-    }
-    page.push_str("</svg></div></section>");
-}
-
-fn tie_name(tie: Tie, words: &Words) -> &'static str {
+pub(super) fn tie_name(tie: Tie, words: &Words) -> &'static str {
     match (tie, words.lang) {
         (tie, "en") => tie.word(),
         (Tie::Order, _) => "顺序",
@@ -436,13 +384,14 @@ fn events(page: &mut String, graph: &Graph, words: &Words) {
     );
     for (fact, offset) in graph.events.iter().zip(&graph.offsets) {
         let story = graph.calls.iter().find(|story| Some(story.call) == fact.call);
+        let below = if fact.run == graph.run { "" } else { "↳" };
         let _ = write!(
             page,
             "<tr><td class=\"number\">{}</td><td class=\"number\">+{}</td><td><code>{}</code></td><td>{}</td>\
              <td class=\"mono\">{}</td></tr>",
             fact.seq.0,
             span(*offset),
-            story.map_or_else(String::new, |story| escaped(&short(graph, story))),
+            story.map_or_else(|| below.to_owned(), |story| escaped(&short(graph, story))),
             escaped(fact.what.word()),
             escaped(&fact.what.line())
         );

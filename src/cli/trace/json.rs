@@ -1,6 +1,7 @@
 //! A trace as one JSON object with stable keys.
 
-use interlock_domain::trace::Graph;
+use interlock_domain::trace::moves::Move;
+use interlock_domain::trace::{Graph, What};
 use serde_json::{Value, json};
 
 use crate::record::rfc3339;
@@ -15,6 +16,7 @@ pub(super) fn object(graph: &Graph) -> Value {
             "call": fact.call.map(|call| call.to_string()),
             "kind": fact.what.word(),
             "text": fact.what.line(),
+            "agent": if let What::Agent(step) = &fact.what { of_move(step) } else { Value::Null },
         })
     });
     let seq = |at: usize| graph.events[at].seq.0;
@@ -35,6 +37,7 @@ pub(super) fn object(graph: &Graph) -> Value {
             "question": story.question.as_ref().map(|(question, _)| question),
             "answer": story.question.as_ref().and_then(|(_, answer)| answer.as_ref()),
             "class": story.class,
+            "turn": story.turn,
             "wished_ns": story.wished_ns,
             "started_ns": story.started_ns,
             "ended_ns": story.ended_ns,
@@ -47,7 +50,8 @@ pub(super) fn object(graph: &Graph) -> Value {
     json!({
         "run": graph.run.to_string(),
         "children": graph.children.iter().map(|(child, parent)| {
-            json!({ "run": child.to_string(), "parent": parent.to_string() })
+            let call = graph.makers.get(child).map(|call| call.to_string());
+            json!({ "run": child.to_string(), "parent": parent.to_string(), "call": call })
         }).collect::<Vec<_>>(),
         "calls": calls.collect::<Vec<_>>(),
         "events": events.collect::<Vec<_>>(),
@@ -55,6 +59,30 @@ pub(super) fn object(graph: &Graph) -> Value {
         "maintenance_checks": graph.count("maintenance"),
         "missing": graph.missing,
     })
+}
+
+/// The members of a move.
+fn of_move(step: &Move) -> Value {
+    match step {
+        Move::Asked { text, asker, model, parent, resumed, start } => json!({
+            "text": text, "asker": asker, "model": model, "start": start,
+            "parent": parent.map(|call| call.to_string()), "resumed": resumed.map(|run| run.to_string()),
+        }),
+        Move::Turn { turn, attempt, took_ns, calls, text, usage } => json!({
+            "turn": turn, "attempt": attempt, "took_ns": took_ns, "text": text, "usage": usage,
+            "calls": calls.iter().map(|(id, tool)| json!({ "id": id, "tool": tool })).collect::<Vec<_>>(),
+        }),
+        Move::Dispatched { turn, batch, calls } => json!({ "turn": turn, "batch": batch, "calls": calls }),
+        Move::Hook { turn, id, tool, decision, reason } => {
+            json!({ "turn": turn, "id": id, "tool": tool, "decision": decision, "reason": reason })
+        }
+        Move::Compacted { levels, before, after } => json!({ "levels": levels, "before": before, "after": after }),
+        Move::Trouble { turn, code, message } => json!({ "turn": turn, "code": code, "message": message }),
+        Move::Upkeep { text, passed } => json!({ "passed": passed, "text": text }),
+        Move::Ended { outcome, turns, message, text } => {
+            json!({ "outcome": outcome, "turns": turns, "message": message, "text": text })
+        }
+    }
 }
 
 #[cfg(test)]
@@ -70,6 +98,8 @@ mod tests {
         assert_eq!(object["calls"][3]["result"], "unknown");
         assert_eq!(object["calls"][3]["answer"], "allow by li");
         assert_eq!(object["maintenance_checks"], 1);
-        assert!(object["edges"].as_array().unwrap().contains(&json!({"from": 7, "to": 8, "kind": "pairing"})));
+        assert_eq!(object["events"][2]["agent"]["calls"][1], json!({"id": "c1", "tool": "shell"}));
+        assert_eq!(object["children"][0]["call"], object["calls"][2]["call"]);
+        assert!(object["edges"].as_array().unwrap().contains(&json!({"from": 10, "to": 11, "kind": "pairing"})));
     }
 }

@@ -4,8 +4,10 @@
 //! moment, gives the same trace.
 
 mod dot;
+mod drawing;
 mod html;
 mod json;
+mod loops;
 mod text;
 
 use std::collections::BTreeSet;
@@ -144,6 +146,7 @@ fn span(ns: u64) -> String {
 mod sample {
     use interlock_domain::id::{BatchId, CallId, RunId, Seq};
     use interlock_domain::time::{Tick, Wall};
+    use interlock_domain::trace::moves::Move;
     use interlock_domain::trace::{Fact, Graph, What};
 
     /// A run with a question, a denial, a hostile input, an unknown and a child.
@@ -170,10 +173,30 @@ mod sample {
             told: told.into(),
         };
         add(run, None, What::RunOpened { parent: None, asker: "agent planner".into(), mode: "default".into() });
+        let asked = |text: &str, parent, start: Option<&str>| {
+            let (text, asker, model) = (text.to_owned(), "li".to_owned(), "m-1".to_owned());
+            What::Agent(Move::Asked { text, asker, model, parent, resumed: None, start: start.map(str::to_owned) })
+        };
+        let turn = |turn, tools: &[&str], text: &str| {
+            let calls = tools.iter().enumerate().map(|(at, tool)| (format!("c{at}"), (*tool).to_owned())).collect();
+            let (took_ns, usage) = (Some(1_200_000), "90 tokens in, 12 out".to_owned());
+            What::Agent(Move::Turn { turn, attempt: 1, took_ns, calls, text: text.to_owned(), usage })
+        };
+        let handed = |turn, count: usize| {
+            let calls = (0..count).map(|at| format!("c{at}")).collect();
+            What::Agent(Move::Dispatched { turn, batch: 4, calls })
+        };
+        let over = |turns, text: &str| {
+            let (outcome, message) = ("done".to_owned(), String::new());
+            What::Agent(Move::Ended { outcome, turns, message, text: text.to_owned() })
+        };
+        add(run, None, asked("look at <b>the pumps</b>", None, None));
+        add(run, None, turn(1, &["read_file", "shell", "agent", "device"], ""));
         add(run, Some(0), wish("read_file", "{\"path\":\"README.md\"}", None));
         add(run, Some(1), wish("shell", "{\"command\":\"rm -rf build <b>&\\\"\"}", None));
         add(run, Some(2), wish("agent", "{\"task\":\"look at the pumps\"}", None));
         add(run, Some(3), wish("device", "{\"action\":\"close\",\"device\":\"breaker-1\"}", None));
+        add(run, None, handed(1, 4));
         add(run, Some(1), end("not_started", Some("denied"), "denied at rule: a rule denies it (rule Bash(rm:*))"));
         let reason = "its declared risk is dangerous".to_owned();
         add(run, Some(3), What::Asked { question: "q7".into(), kind: "confirm".into(), reason });
@@ -187,14 +210,22 @@ mod sample {
         add(run, Some(2), What::Started);
         add(run, Some(0), end("done", None, "{\"bytes\":5120}"));
         add(child, None, What::RunOpened { parent: Some(run), asker: "agent child".into(), mode: "default".into() });
+        add(child, None, asked("look at the pumps", Some(call(run, 2)), Some("cold")));
+        add(child, None, turn(1, &["device"], ""));
         add(child, Some(0), wish("device", "{\"action\":\"read\",\"device\":\"pump-2\"}", Some(call(run, 2))));
+        add(child, None, handed(1, 1));
         add(child, Some(0), What::Permitted { step: "mode".into(), rule: None });
         add(child, Some(0), What::Started);
         add(child, Some(0), end("done", None, "{\"run\":true}"));
+        add(child, None, over(1, "it runs"));
         add(run, Some(2), end("done", None, "{\"text\":\"二号泵在运行\"}"));
         add(run, Some(3), What::Started);
-        add(run, None, What::Other { kind: "maintenance".into(), text: "src: exit 0".into() });
         add(run, Some(3), end("unknown", Some("timed_out"), "nobody knows whether it took effect"));
+        add(run, None, What::Agent(Move::Upkeep { text: "src: exit 0".into(), passed: true }));
+        let levels = vec!["spill".to_owned()];
+        add(run, None, What::Agent(Move::Compacted { levels, before: 9000, after: 4000 }));
+        add(run, None, turn(2, &[], "all is well"));
+        add(run, None, over(2, "all is well"));
         add(run, Some(3), What::Asked { question: "q8".into(), kind: "outcome".into(), reason: String::new() });
         add(run, Some(3), What::Resolved { found: "done".into(), by: "li".into() });
         Graph::of(run, facts)

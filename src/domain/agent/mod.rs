@@ -131,6 +131,11 @@ pub enum Ended {
     Trouble(Trouble),
     /// The history does not fit any more.
     Stuck(Stuck),
+    /// The gate denied one kind of its wishes too often: it does not listen, and a person is to look.
+    DeniedRepeatedly {
+        /// What the last denial says.
+        message: String,
+    },
     /// The history cannot be written down: nothing that it asks for is begun.
     NotWritten,
 }
@@ -147,6 +152,7 @@ impl Ended {
             Ended::Cancelled => "cancelled",
             Ended::Trouble(trouble) => trouble.code(),
             Ended::Stuck(stuck) => stuck.code(),
+            Ended::DeniedRepeatedly { .. } => "denied_repeatedly",
             Ended::NotWritten => "history_not_written",
         }
     }
@@ -177,6 +183,13 @@ pub enum Input {
     NotWritten,
     /// What came of the calls, in their order. One that is missing counts as not known.
     Results(Vec<ToolResult>),
+    /// The same, and the gate says that it has denied one kind of them too often.
+    TooOften {
+        /// What came of the calls, in their order.
+        results: Vec<ToolResult>,
+        /// What the denial says.
+        message: String,
+    },
     /// Somebody does not want it any more.
     Cancel,
 }
@@ -305,6 +318,10 @@ impl Loop {
                 answer(&mut self.history, results);
                 Some(if cancelled { self.end(Ended::Cancelled) } else { self.prepare(false) })
             }
+            (Phase::Dispatching { cancelled }, Input::TooOften { results, message }) => {
+                answer(&mut self.history, results);
+                Some(self.end(if cancelled { Ended::Cancelled } else { Ended::DeniedRepeatedly { message } }))
+            }
             // Late words of what was given up.
             (
                 Phase::Preparing | Phase::Asking | Phase::Waiting | Phase::Writing | Phase::Dispatching { .. },
@@ -315,7 +332,8 @@ impl Loop {
                 | Input::Waited
                 | Input::Written
                 | Input::NotWritten
-                | Input::Results(_),
+                | Input::Results(_)
+                | Input::TooOften { .. },
             ) => None,
         }
     }

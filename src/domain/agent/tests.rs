@@ -76,6 +76,11 @@ fn inputs(word: &str, history: &mut Vec<Message>) -> Input {
             let results = calls_of(&["b"]);
             Input::Results(calls(&results).map(|call| call.answer("ok", false)).collect())
         }
+        "too often" => {
+            let results = calls_of(&["a", "b"]);
+            let results = calls(&results).map(|call| call.answer("denied", true)).collect();
+            Input::TooOften { results, message: message() }
+        }
         "cancel" => Input::Cancel,
         other => panic!("{other}"),
     }
@@ -230,4 +235,41 @@ fn a_model_reads_what_became_of_its_call() {
     }
     check(Ending::NotStarted(Why::AskTimedOut), "denied (ask_timed_out)", true);
     check(Ending::NotStarted(Why::Cancelled), "not started (cancelled)", true);
+}
+
+#[test]
+fn a_wish_that_was_denied_too_often_ends_the_turn_with_all_its_results() {
+    check(
+        &["ready", "two calls", "written", "too often"],
+        &["ask 1", "write 2", "dispatch 2", "end denied_repeatedly"],
+        "go / a()+b() / a=de+b=de",
+    );
+    // Whoever cancelled hears that it was cancelled.
+    check(
+        &["ready", "two calls", "written", "cancel", "too often"],
+        &["ask 1", "write 2", "dispatch 2", "stop batch", "end cancelled"],
+        "go / a()+b() / a=de+b=de",
+    );
+    check(&["ready", "too often", "text", "written"], &["ask 1", "-", "write 1", "end done"], "go / hello");
+}
+
+#[test]
+fn after_a_restart_a_call_is_told_as_what_the_log_knows() {
+    use super::result::{Kept as End, after_restart};
+    let call = calls_of(&["a"]);
+    let call = calls(&call).next().unwrap();
+    let check = |kept: End, text: &str, is_error: bool| {
+        let result = after_restart(call, &kept);
+        assert!(result.text.starts_with(text), "{kept:?}: {}", result.text);
+        assert_eq!(result.is_error, is_error, "{kept:?}");
+    };
+    let said = || "(x): y".to_owned();
+    check(End::Done { output: Some(json!({"n": 1})), cut: false }, "{\"n\":1}", false);
+    check(End::Done { output: Some(json!("ab")), cut: true }, "done; of its output only the beginning", false);
+    check(End::Done { output: None, cut: false }, "done; its output was not kept", false);
+    check(End::Failed { said: said() }, "failed (x): y", true);
+    check(End::Denied { said: said() }, "[denied]", true);
+    check(End::NotStarted { said: String::new() }, "[not_started]", true);
+    check(End::Unknown { said: said(), found: None }, "[outcome_unknown]", true);
+    check(End::Unknown { said: said(), found: Some("done, by li".into()) }, "its outcome was unknown at first", true);
 }

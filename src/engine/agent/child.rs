@@ -147,6 +147,7 @@ impl Handle {
         };
         let work_dirs = cwd.iter().filter_map(|cwd| cwd.to_str()).map(str::to_owned).collect();
         let within = Within { parent: Some(call), again: None, part: None, cwd: cwd.clone(), work_dirs };
+        let (name, start) = (who.asker.name.clone(), if profile.fork { "fork" } else { "cold" });
         let before = if profile.fork { above.before.iter().copied().chain([call.run]).collect() } else { Vec::new() };
         let opened = Opened { depth, cwd, before };
         let history = if profile.fork { history } else { Vec::new() };
@@ -162,6 +163,7 @@ impl Handle {
             }
         };
         let run = runner.run;
+        runner.asked_by(call, &name, start, &task);
         // A task of its own: this one may be dropped in the middle, and the run closes itself all the same.
         let driving = tokio::spawn(async move {
             runner.drive(history, vec![Block::text(task)]).await;
@@ -226,7 +228,7 @@ async fn parent(parts: &Parts, call: CallId) -> Result<(Opened, Vec<Message>), N
     for line in lines {
         match line {
             Line::Opened(of) => opened = of,
-            Line::Batch(_) => {}
+            Line::Handing(_) | Line::Batch(_) => {}
             Line::Said(value) => history.extend(form::message_from_json(&value).ok()),
             Line::Whole(values) => history = values.iter().filter_map(|v| form::message_from_json(v).ok()).collect(),
         }

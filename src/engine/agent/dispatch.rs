@@ -6,19 +6,18 @@
 
 use interlock_domain::agent::profile::{Hook, When};
 use interlock_domain::agent::{Action, Input, Loop, result};
-use interlock_domain::block::{Block, Message, Role, ToolResult, ToolUse};
-use interlock_domain::id::{BatchId, CallId, RunId};
+use interlock_domain::block::{ToolResult, ToolUse};
+use interlock_domain::closure::Ending;
 use interlock_domain::repair::Stub;
 use interlock_domain::request::BATCH_LEN_MAX;
 use interlock_domain::request::args::Args;
+use interlock_domain::request::why::{Lang, Why};
 use serde_json::{Value, json};
 
-use super::Parts;
 use super::drive::{Runner, cut};
 use super::offered::Offered;
 use super::told::Told;
 use crate::engine::handle::{Answered, NotTaken, Wanted};
-use crate::engine::log::Query;
 use crate::record::Row;
 use crate::store::conversation::Line;
 use crate::tool::hook::{self, Answer};
@@ -47,7 +46,8 @@ impl Runner {
             return Input::Results(calls.iter().map(|call| call.answer(text.clone(), true)).collect());
         }
         let (mut wanted, mut ways) = (Vec::new(), Vec::new());
-        for call in &calls {
+        let mut handing = Vec::new();
+        for (place, call) in calls.iter().enumerate() {
             if let Some(answer) = self.local.answer(call, &offered.all, &self.settings.skills) {
                 ways.push(Way::Answered(answer));
                 continue;
@@ -56,6 +56,7 @@ impl Runner {
                 Ok(wish) => {
                     ways.push(Way::Wished(wanted.len()));
                     wanted.push(wish);
+                    handing.push(place);
                 }
                 Err(text) => ways.push(Way::Ended(call.answer(text, true))),
             }
@@ -64,7 +65,9 @@ impl Runner {
             let unstarted = calls.iter().map(|call| call.answer(Stub::NotStarted.text(), true));
             return Input::Results(unstarted.collect());
         }
-        let answered = if wanted.is_empty() { Ok(Vec::new()) } else { self.submit(machine, &calls, wanted).await };
+        let answered =
+            if wanted.is_empty() { Ok(Vec::new()) } else { self.submit(machine, &calls, handing, wanted).await };
+        let mut too_often = None;
         let mut results = Vec::with_capacity(calls.len());
         for (call, way) in calls.iter().zip(ways) {
             let (ended, evidence, word, code) = match (way, &answered) {
@@ -80,6 +83,9 @@ impl Runner {
                     None => (call.answer(Stub::OutcomeUnknown.text(), true), None, "unknown", None),
                     Some(answered) => {
                         let ending = &answered.reply.ending;
+                        if let Ending::NotStarted(Why::DeniedRepeatedly { .. }) = ending {
+                            too_often = Some(format!("{}: {}", call.name, ending.message(Lang::En)));
+                        }
                         (result::of(call, ending), answered.evidence, ending.word(), ending.code())
                     }
                 },
@@ -97,7 +103,10 @@ impl Runner {
             results.push(ended);
         }
         self.keep_up(&mut results).await;
-        Input::Results(results)
+        match too_often {
+            None => Input::Results(results),
+            Some(message) => Input::TooOften { results, message },
+        }
     }
 
     /// Runs the checks of what the batch has changed; what they say stands behind the last result.
@@ -220,14 +229,20 @@ impl Runner {
         &mut self,
         machine: &mut Loop,
         calls: &[ToolUse],
+        handing: Vec<usize>,
         wanted: Vec<Wanted>,
     ) -> Result<Vec<Answered>, NotTaken> {
+        let ids: Vec<&str> =
+            handing.iter().filter_map(|place| calls.get(*place)).map(|call| call.id.as_str()).collect();
+        // Before anything of it can start: a later life takes a call without this line for one that never began.
+        if !self.write(vec![Line::Handing(handing)]).await {
+            return Err(NotTaken::Batch("the history of the run cannot be written to the disk".to_owned()));
+        }
         let submitted = self.parts.mediator.submit_within(self.run, wanted, &self.within).await?;
         let batch = submitted.batch;
-        let ids: Vec<&str> = calls.iter().map(|call| call.id.as_str()).collect();
         let row = Row::new(crate::engine::stamp::now(), "agent_dispatched");
         self.log(row, json!({ "turn": self.turn, "batch": batch.0, "calls": ids }));
-        // A later life finds by it what became of calls whose results it does not have. Without it, it says so.
+        // A later life finds by it what became of calls whose results it does not have.
         self.write(vec![Line::Batch(batch.0)]).await;
         for open in &submitted.questions {
             let asked = &open.question;
@@ -243,34 +258,5 @@ impl Runner {
             self.parts.mediator.cancel(batch);
         }
         replies.await.map_err(|_| NotTaken::Stopping)
-    }
-}
-
-/// Gives the calls that a run of an earlier life left open what the log knows of them.
-pub(super) async fn recall(parts: &Parts, run: RunId, batch: Option<u64>, history: &mut Vec<Message>) {
-    let Some(last) = history.last().filter(|last| last.role == Role::Assistant) else { return };
-    let open: Vec<ToolUse> = last.calls().cloned().collect();
-    let mut results = Vec::with_capacity(open.len());
-    for (call, position) in open.iter().zip(0_u32..) {
-        let text = match batch {
-            // Nothing was handed in.
-            None => Stub::NotStarted.text().to_owned(),
-            Some(batch) => {
-                let id = CallId { run, batch: BatchId(batch), position };
-                let query = Query { call: Some(id), kind: Some("settled".to_owned()), ..Query::default() };
-                let found = parts.log.query(query).await.unwrap_or_default();
-                match found.last().and_then(|row| row.row.to.clone()).as_deref() {
-                    Some("done") => "done; the result was lost when the daemon was restarted".to_owned(),
-                    Some("not_started") => Stub::NotStarted.text().to_owned(),
-                    Some("failed") => "failed; the reason was lost when the daemon was restarted".to_owned(),
-                    Some(_) | None => Stub::OutcomeUnknown.text().to_owned(),
-                }
-            }
-        };
-        let is_error = !text.starts_with("done");
-        results.push(Block::ToolResult(call.answer(text, is_error)));
-    }
-    if !results.is_empty() {
-        history.push(Message { role: Role::User, blocks: results });
     }
 }

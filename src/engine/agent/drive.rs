@@ -9,7 +9,7 @@ use interlock_domain::agent::profile::{DEPTH_MAX, Profile};
 use interlock_domain::agent::{Action, Ended, Input, Loop};
 use interlock_domain::block::{Block, Ids, Message, Role};
 use interlock_domain::context::{Done, Keeper, Step, estimate};
-use interlock_domain::id::RunId;
+use interlock_domain::id::{CallId, RunId};
 use interlock_domain::surface::narrow::Narrowing;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
@@ -19,11 +19,11 @@ use super::model;
 use super::offered::Offered;
 use super::told::{self, Told};
 use super::upkeep::Upkeep;
-use super::{Asked, NotAsked, Parts, Settings, prompt, text_of};
+use super::{Asked, Parts, Settings, prompt, text_of};
 use crate::engine::handle::{SUBAGENT, Within};
 use crate::provider::form;
 use crate::record::Row;
-use crate::store::conversation::{self, Conversation, Line, NotKept, Opened};
+use crate::store::conversation::{Conversation, Line, Opened};
 use crate::store::queue::Entry;
 
 /// How much of a text a row keeps, bytes: the whole is in the conversation.
@@ -151,7 +151,11 @@ impl Runner {
         // The words of an earlier answer are not the answer to what was asked now.
         let answered = match &ended {
             Ended::Done | Ended::Cut | Ended::Refused | Ended::Turns { .. } => true,
-            Ended::Cancelled | Ended::Trouble(_) | Ended::Stuck(_) | Ended::NotWritten => false,
+            Ended::Cancelled
+            | Ended::Trouble(_)
+            | Ended::Stuck(_)
+            | Ended::DeniedRepeatedly { .. }
+            | Ended::NotWritten => false,
         };
         let last = history.iter().rev().find(|message| message.role == Role::Assistant);
         let text = text_of(last.filter(|_| answered));
@@ -267,6 +271,7 @@ impl Runner {
             | Input::Written
             | Input::NotWritten
             | Input::Results(_)
+            | Input::TooOften { .. }
             | Input::Cancel => None,
         }
     }
@@ -280,13 +285,14 @@ impl Runner {
         attempt: u32,
     ) -> Input {
         let ids = self.ids.clone();
+        let began = tokio::time::Instant::now();
         let asked = model::ask(&self.settings, system, &offered.tools, history, ids, Some(&self.tell));
         let outcome = tokio::select! {
             outcome = asked => outcome,
             () = self.tell.closed() => return Input::Cancel,
         };
         self.ids = outcome.ids;
-        if let Some(tokens) = outcome.tokens_in {
+        if let Some(tokens) = outcome.tokens.0 {
             keeper.counted(history, tokens);
         }
         if let Input::Answer(blocks, _) = &outcome.input {
@@ -294,12 +300,14 @@ impl Runner {
                 .map(|call| json!({ "id": call.id.as_str(), "tool": call.name }))
                 .collect();
             let said = text_of(Some(&Message { role: Role::Assistant, blocks: blocks.clone() }));
+            let took = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX);
             let row = Row::new(crate::engine::stamp::now(), "agent_turn");
             self.log(
                 row,
                 json!({
                     "turn": self.turn, "attempt": attempt, "calls": calls, "text": cut(&said),
                     "usage": outcome.usage, "notes": outcome.notes,
+                    "tokens": [outcome.tokens.0, outcome.tokens.1], "took_us": took,
                 }),
             );
         }
@@ -321,6 +329,18 @@ impl Runner {
             json!({
                 "text": cut(&asked.text), "asker": asked.asker, "model": self.settings.model,
                 "provider": self.settings.dialect.provider.word(), "resumed": resumed, "mode": mode,
+            }),
+        );
+    }
+
+    /// What a subagent was asked, and the call that made it.
+    pub(super) fn asked_by(&self, parent: CallId, asker: &str, start: &str, task: &str) {
+        let row = Row::new(crate::engine::stamp::now(), "agent_asked");
+        self.log(
+            row,
+            json!({
+                "text": cut(task), "asker": asker, "model": self.settings.model,
+                "provider": self.settings.dialect.provider.word(), "parent": parent.to_string(), "start": start,
             }),
         );
     }
@@ -373,33 +393,4 @@ fn fixed(system: &str, offered: &Offered) -> usize {
 
 pub(super) fn cut(text: &str) -> &str {
     &text[..text.floor_char_boundary(ROW_TEXT_MAX)]
-}
-
-/// The history of a run that is to go on, and whose texts it points to. Calls that the last life left open get what the
-/// evidence log knows of them.
-pub(super) async fn resumed(parts: &Parts, run: RunId) -> Result<(Vec<Message>, Opened), NotAsked> {
-    let state = parts.state.clone();
-    let read = tokio::task::spawn_blocking(move || conversation::read(&state, run)).await;
-    let lines = read.map_err(|_| NotAsked::NotTaken(crate::engine::handle::NotTaken::Stopping))??;
-    let mut opened = Opened::default();
-    let mut history: Vec<Message> = Vec::new();
-    let mut batch = None;
-    let bad = || NotKept::NotALine { path: conversation::directory(&parts.state, run), line: 0 };
-    for line in lines {
-        match line {
-            Line::Opened(of) => opened = of,
-            Line::Batch(number) => batch = Some(number),
-            Line::Said(value) => {
-                history.push(form::message_from_json(&value).map_err(|_| bad())?);
-            }
-            Line::Whole(values) => {
-                let whole: Result<Vec<Message>, _> = values.iter().map(form::message_from_json).collect();
-                history = whole.map_err(|_| bad())?;
-            }
-        }
-    }
-    super::dispatch::recall(parts, run, batch, &mut history).await;
-    opened.before.push(run);
-    opened.depth = 0;
-    Ok((history, opened))
 }

@@ -11,7 +11,9 @@ mod legality;
 mod local;
 mod model;
 mod offered;
+pub mod opinion;
 mod prompt;
+mod resume;
 pub mod told;
 pub mod upkeep;
 
@@ -209,7 +211,7 @@ impl Handle {
         let place = Arc::clone(&self.parts.places).try_acquire_owned().map_err(|_| NotAsked::Busy)?;
         let (history, opened) = match asked.resume {
             None => (Vec::new(), Opened::default()),
-            Some(run) => drive::resumed(&self.parts, run).await?,
+            Some(run) => resume::resumed(&self.parts, run).await?,
         };
         let who = Who { mode: asked.mode, ..Who::of(Asker { via: Via::Agent, name: asked.asker.clone() }, true) };
         let model = settings.model.clone();

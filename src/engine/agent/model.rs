@@ -37,8 +37,8 @@ pub(super) struct Outcome {
     pub(super) ids: Ids,
     /// What the provider says that it cost.
     pub(super) usage: Map<String, Value>,
-    /// The tokens that went in, where the provider says it.
-    pub(super) tokens_in: Option<u64>,
+    /// The tokens that went in and came out, where the provider says it.
+    pub(super) tokens: (Option<u64>, Option<u64>),
     /// What a person may want to know.
     pub(super) notes: Vec<String>,
 }
@@ -58,7 +58,7 @@ pub(super) async fn ask(
         input: Input::Trouble(trouble),
         ids,
         usage: Map::new(),
-        tokens_in: None,
+        tokens: (None, None),
         notes: Vec::new(),
     };
     let mut answer = match settings.endpoint.ask(body).await {
@@ -91,10 +91,10 @@ pub(super) async fn ask(
         }
     }
     let (end, ids) = normalizer.finish();
-    let (tokens_in, _) = end.tokens();
+    let tokens = end.tokens();
     let notes = end.notes.iter().map(ToString::to_string).collect();
     let usage = end.usage.clone();
-    Outcome { input: input(end), ids, usage, tokens_in, notes }
+    Outcome { input: input(end), ids, usage, tokens, notes }
 }
 
 /// The request. Its messages pass through repair, whatever way the last turn ended: of a legal history nothing changes.

@@ -128,6 +128,7 @@ pub fn message(ended: &Ended) -> String {
         Ended::Cancelled => "the run was cancelled".to_owned(),
         Ended::Trouble(trouble) => trouble.message().to_owned(),
         Ended::Stuck(stuck) => stuck.to_string(),
+        Ended::DeniedRepeatedly { message } => message.clone(),
         Ended::NotWritten => "the history cannot be written to the disk, so nothing was begun".to_owned(),
     }
 }

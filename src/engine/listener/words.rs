@@ -218,6 +218,13 @@ pub(super) fn read_out(passages: &[Found]) -> Text {
 
 /// The language model's run did not end with an answer.
 pub(super) fn model_ended(code: &str) -> Text {
+    if code == "denied_repeatedly" {
+        return made(
+            "the language model wished again and again for what is denied, so its run was ended; see `interlock trace`"
+                .to_owned(),
+            "语言模型反复请求被拒绝的操作，本次运行已结束，请查看 interlock trace".to_owned(),
+        );
+    }
     made(
         format!("the language model gave no whole answer ({code}); see `interlock trace`"),
         format!("语言模型没有给出完整回答（{code}），请查看 interlock trace"),

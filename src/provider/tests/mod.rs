@@ -5,6 +5,7 @@ mod cases;
 mod dialects;
 mod round_trip;
 mod streams;
+mod variants;
 
 use interlock_domain::block::{Ids, Provider};
 

@@ -5,6 +5,7 @@
 //! was not synced and would report success the next time. Nothing is ever deleted or overwritten, except the head.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use interlock_domain::id::Seq;
@@ -22,6 +23,7 @@ use super::keys::Key;
 use super::open_calls::OpenCalls;
 use super::row::{Insert, SELECT};
 use super::segment::{self, Header, Segment};
+use super::signing::{Signer, Signs, Wanted};
 use crate::record::{Canonical, Recorded, Row, Stamp, hex, kind};
 
 mod opening;
@@ -99,7 +101,8 @@ pub(super) struct Position {
 /// The log, open for writing.
 pub(super) struct Log {
     dir: PathBuf,
-    key: Key,
+    key: Arc<Key>,
+    signer: Signer,
     boot_id: String,
     clock: fn() -> Stamp,
     limits: Limits,
@@ -207,6 +210,7 @@ impl Log {
     fn add<'a>(&mut self, rows: impl Iterator<Item = &'a Row> + Clone) -> Result<(), Fault> {
         let mut next = self.last.clone();
         let mut len = 0;
+        let now = (self.clock)();
         let algorithm = self.segment.header.algorithm;
         let mut write = || {
             let connection = &mut self.segment.connection;
@@ -222,31 +226,37 @@ impl Log {
                     len += self.canonical.bytes().len() as u64;
                 }
             }
+            // Signed while the disk syncs, and written only after that.
+            let head = Head { seq: next.seq, hash: next.hash, wall: now.wall };
+            let due = is_due(next.tree.size(), self.checkpoints.size, now.mono.since(self.checkpointed));
+            self.signer.ask(Wanted { head, tree: due.then(|| (algorithm, next.tree.clone())) });
             transaction.commit()
         };
-        write().map_err(|e| Fault::of(&e))?;
+        if let Err(e) = write() {
+            self.signer.forget();
+            return Err(Fault::of(&e));
+        }
         for (seq, row) in (self.last.seq.0 + 1..).zip(rows) {
             self.open.note(Seq(seq), row);
         }
         self.last = next;
         self.segment_len += len;
-        let now = (self.clock)();
-        let head = Head { seq: self.last.seq, hash: self.last.hash, wall: now.wall };
-        let signed = self.head.write(&self.key, &head).and_then(|()| self.checkpoint_if_due(now));
+        let signed = self.signer.take().map_or(Ok(()), |signs| self.put(&signs, now));
         self.signs_fault = signed.err().map(|_| Fault::Head);
         self.unsynced = true;
         Ok(())
     }
 
+    fn put(&mut self, signs: &Signs, now: Stamp) -> std::io::Result<()> {
+        self.head.put(&signs.head)?;
+        let Some((size, note)) = &signs.checkpoint else { return Ok(()) };
+        self.checkpointed = now.mono;
+        self.checkpoints.put(*size, note)
+    }
+
     fn checkpoint(&self) -> Checkpoint {
         let root = self.last.tree.root(self.segment.header.algorithm);
         Checkpoint { size: self.last.tree.size(), root, seq: self.last.seq }
-    }
-
-    fn checkpoint_if_due(&mut self, now: Stamp) -> std::io::Result<()> {
-        let beyond = self.last.tree.size().saturating_sub(self.checkpoints.size);
-        let late = now.mono.since(self.checkpointed) >= CHECKPOINT_TIME;
-        if beyond >= CHECKPOINT_ROWS || (late && beyond > 0) { self.add_checkpoint(now) } else { Ok(()) }
     }
 
     fn add_checkpoint(&mut self, now: Stamp) -> std::io::Result<()> {
@@ -370,6 +380,12 @@ impl Log {
         self.sync_signs((self.clock)());
         let _ = self.segment.connection.close();
     }
+}
+
+/// Whether rows wait for a checkpoint: too many, or any for too long.
+fn is_due(rows: u64, checkpointed: u64, since: Duration) -> bool {
+    let beyond = rows.saturating_sub(checkpointed);
+    beyond >= CHECKPOINT_ROWS || (beyond > 0 && since >= CHECKPOINT_TIME)
 }
 
 fn merge(into: &mut Value, from: Value) {

@@ -4,18 +4,20 @@ use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use interlock_domain::id::Seq;
 use serde_json::Value;
 
 use super::super::chain::{Hash, START, Tree};
-use super::super::checkpoint::Checkpoints;
+use super::super::checkpoint::{self, Checkpoints};
 use super::super::error::{Fault, StoreError};
 use super::super::head::{self, Head, HeadFile, Heads};
 use super::super::keys::{Key, PublicKey};
 use super::super::open_calls::OpenCalls;
 use super::super::row::{self, SELECT};
 use super::super::segment::{self, Header, Segment};
+use super::super::signing::Signer;
 use super::super::{Settings, read};
 use super::{Found, Log, Position, Standing};
 use crate::record::{Canonical, Recorded, kind, unhex};
@@ -54,8 +56,11 @@ impl Log {
     pub(in crate::store) fn open(settings: &Settings, past: Past) -> Result<(Log, Found), StoreError> {
         let dir = settings.state.join("evidence");
         fs::DirBuilder::new().recursive(true).mode(0o750).create(&dir).map_err(|e| StoreError::io(&dir, e))?;
-        let key = Key::of_state(&settings.state)?;
+        let key = Arc::new(Key::of_state(&settings.state)?);
         sync_names(&settings.state)?;
+        for name in [head::path(&dir), checkpoint::path(&dir)] {
+            put_aside_unless_file(settings, &dir, &name)?;
+        }
         let heads = head::read(&dir, &key.public()).map_err(|e| StoreError::io(&head::path(&dir), e))?;
         let firsts = segment::list(&dir)?;
         if let Some((_, older)) = firsts.split_last() {
@@ -93,6 +98,7 @@ impl Log {
         let now = (settings.clock)();
         let mut log = Log {
             dir,
+            signer: Signer::start(Arc::clone(&key)),
             key,
             boot_id: settings.boot_id.clone(),
             clock: settings.clock,
@@ -191,9 +197,11 @@ fn begin(settings: &Settings, dir: &Path, key: &Key, heads: Heads, least: Seq) -
 fn is_damage(error: &StoreError) -> bool {
     match error {
         StoreError::NotASegment { .. } | StoreError::Row { .. } => true,
-        StoreError::Sqlite { source, .. } => Fault::of(source) == Fault::Damaged,
+        // A file without our tables (one of no length, for instance) is an error in our statements to SQLite.
+        StoreError::Sqlite { source, .. } => Fault::of(source) == Fault::Damaged || error.is_bad_data(),
         StoreError::NotWritable { fault, .. } => *fault == Fault::Damaged,
         StoreError::InUse { .. }
+        | StoreError::HalfRestored { .. }
         | StoreError::Io { .. }
         | StoreError::Newer { .. }
         | StoreError::NotAKey { .. }
@@ -203,6 +211,22 @@ fn is_damage(error: &StoreError) -> bool {
         | StoreError::TooSlow { .. }
         | StoreError::NoThread(_) => false,
     }
+}
+
+/// Where a file of ours should be and something else is, that is moved aside: a start must not fail for ever.
+fn put_aside_unless_file(settings: &Settings, dir: &Path, path: &Path) -> Result<(), StoreError> {
+    if fs::metadata(path).map_or(true, |there| there.is_file()) {
+        return Ok(());
+    }
+    let quarantine = dir.join(QUARANTINE);
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o750)
+        .create(&quarantine)
+        .map_err(|e| StoreError::io(&quarantine, e))?;
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let to = quarantine.join(format!("{}-{name}", (settings.clock)().wall.0));
+    fs::rename(path, to).map_err(|e| StoreError::io(path, e))
 }
 
 /// Moves a segment and its companions into the quarantine, as they are.

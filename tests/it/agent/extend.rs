@@ -5,7 +5,7 @@ use std::process::Command;
 use serde_json::{Value, json};
 
 use super::server::{Server, Wire, calls, text};
-use super::{ask, results, rows, told_model};
+use super::{Run, ask, results, rows, told_model};
 use crate::daemon::Home;
 
 /// The trace of a run, from the log alone.
@@ -63,9 +63,9 @@ fn a_skill_is_read_when_it_is_asked_for_and_a_change_is_checked_in_the_same_run(
 }
 
 #[test]
-fn repeated_denials_are_said_to_be_too_many_and_an_alarm_stands() {
+fn repeated_denials_end_the_turn_and_an_alarm_stands() {
     let again = |id: &'static str| calls(Wire::Chat, &[(id, "shell", json!({ "command": "make" }))]);
-    let server = Server::start(vec![again("c1"), again("c2"), again("c3"), text(Wire::Chat, "I give up")]);
+    let server = Server::start(vec![again("c1"), again("c2"), again("c3"), again("c4"), again("c5"), again("c6")]);
     let config = format!(
         "version = 1\n{}\n[policy]\ndeny = [{{ rule = \"Bash\", match = [\"make\"] }}]\ndenials-max = 2\n",
         server.config(Wire::Chat, "")
@@ -75,10 +75,27 @@ fn repeated_denials_are_said_to_be_too_many_and_an_alarm_stands() {
     let daemon = home.start(Some(&path));
     let (end, all) = ask(&daemon, "make it");
     let denied = |code: &str| ("not_started".to_owned(), code.to_owned());
-    assert_eq!(results(&all), [denied("denied"), denied("denied_repeatedly"), denied("denied_repeatedly")]);
+    // The turn ends with it: in the reply, in the history that could go on, in the trace, and for scripts.
+    assert_eq!(results(&all), [denied("denied"), denied("denied_repeatedly")]);
+    assert_eq!((&end["outcome"], server.requests().len()), (&json!("denied_repeatedly"), 2));
+    let message = end["message"].as_str().unwrap();
+    assert!(
+        message.starts_with("shell: denied at rule for the 2th time") && message.contains("tell a person"),
+        "{end}"
+    );
     let calls = trace(&daemon.path("state"), &end["run"])["calls"].clone();
     let told: Vec<&str> = calls.as_array().unwrap().iter().map(|call| call["code"].as_str().unwrap()).collect();
-    assert_eq!(told, ["denied", "denied_repeatedly", "denied_repeatedly"]);
+    assert_eq!(told, ["denied", "denied_repeatedly"]);
+    let events = trace(&daemon.path("state"), &end["run"])["events"].clone();
+    let ended = events.as_array().unwrap().iter().find(|event| event["kind"] == "agent_ended").unwrap().clone();
+    assert_eq!(ended["agent"]["outcome"], "denied_repeatedly", "{ended}");
+    let again = Run::of(&daemon, json!({ "text": "once more", "resume": end["run"] }));
+    let (second, _) = again.end();
+    // Another run counts anew, and the model reads of the denials that ended the last one.
+    assert_eq!(second["outcome"], "denied_repeatedly");
+    assert_eq!(daemon.cli(&["agent", "make", "it"]).status.code(), Some(77));
+    let told = told_model(&server, 2);
+    assert!(told.contains("denied (denied_repeatedly)") && told.contains("once more"), "{told}");
     daemon.eventually("the alarm", || {
         let said = daemon.ask("say", json!({ "text": "查看当前报警" })).ok()?;
         said["output"].to_string().contains("was denied 2 times").then_some(())

@@ -225,6 +225,53 @@ fn a_damaged_segment_is_moved_aside_and_the_log_goes_on() {
     assert_eq!(verify(state.path()).unwrap().verdict, Verdict::Altered);
 }
 
+/// Whatever is found where the newest segment, the head or the checkpoints should be: the log goes on, and nothing of
+/// what was there is deleted.
+#[test]
+fn whatever_stands_in_the_place_of_a_file_of_the_log_it_goes_on() {
+    type Put = fn(&Path);
+    let foreign: Put = |path| Connection::open(path).unwrap().execute_batch("CREATE TABLE t (a); VACUUM").unwrap();
+    let things: [(&str, Put); 4] = [
+        ("no length", |path| fs::write(path, "").unwrap()),
+        ("garbage", |path| fs::write(path, [0xa5; 30_000]).unwrap()),
+        ("a directory", |path| fs::create_dir(path).unwrap()),
+        ("a foreign database", foreign),
+    ];
+    for (thing, put) in things {
+        let state = log_of(20);
+        let segment = first_segment(state.path());
+        fs::remove_file(&segment).unwrap();
+        put(&segment);
+        let opened = open(state.path());
+        assert_eq!(opened.standing, Standing::Quarantined { first: Seq(1) }, "{thing}");
+        let next = opened.store.writer().append_durable(row("after")).unwrap();
+        assert!(next > Seq(21), "{thing}: number {} was given again", next.0);
+        opened.store.close();
+        assert_eq!(verify(state.path()).unwrap().verdict, Verdict::Altered, "{thing}");
+        let kept = fs::read_dir(state.path().join("evidence/quarantine")).unwrap();
+        assert!(kept.count() > 0, "{thing} was deleted");
+    }
+    for (file, found) in [("head", Standing::HeadMissing), ("checkpoints", Standing::Whole { beyond: 0 })] {
+        let state = log_of(20);
+        fs::remove_file(state.path().join("evidence").join(file)).unwrap();
+        fs::create_dir(state.path().join("evidence").join(file)).unwrap();
+        let opened = open(state.path());
+        assert_eq!(opened.standing, found, "{file}");
+        opened.store.writer().append_durable(row("after")).unwrap();
+        opened.store.close();
+        assert_eq!(fs::read_dir(state.path().join("evidence/quarantine")).unwrap().count(), 1, "{file}");
+    }
+    // A name that no segment can have is somebody else's file.
+    let state = log_of(20);
+    for name in ["18446744073709551615.db", "0007.db", "notes.db"] {
+        fs::write(state.path().join("evidence").join(name), "").unwrap();
+    }
+    let opened = open(state.path());
+    assert_eq!(opened.standing, Standing::Whole { beyond: 0 });
+    opened.store.close();
+    check(state.path(), (Verdict::Intact, None, 0));
+}
+
 #[test]
 fn the_oldest_segments_go_and_what_is_open_is_carried_forward() {
     let state = tempfile::tempdir().unwrap();

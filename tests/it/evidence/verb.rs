@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
@@ -57,4 +57,67 @@ fn each_thing_that_a_person_may_name_has_its_answer() {
     // Without its key the log can only be held against the key that it names itself, and that is said.
     fs::remove_dir_all(state.path().join("keys")).unwrap();
     check(&[flag_state, state.path()], 0, "INTACT", "there is no keys/evidence.pub");
+}
+
+/// Exit code and what was said on standard error, of `interlock evidence …`.
+fn evidence(arguments: &[&str], from: &Path) -> (Option<i32>, String) {
+    let output = Command::new("timeout")
+        .args(["60", env!("CARGO_BIN_EXE_interlock"), "evidence"])
+        .args(arguments)
+        .arg("--state")
+        .arg(from)
+        .env("LANG", "C")
+        .output()
+        .unwrap();
+    (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+#[test]
+fn what_cannot_be_read_or_asked_is_told_apart_by_its_exit_code() {
+    let state = log_of(20);
+    let place = tempfile::tempdir().unwrap();
+    let foreign = place.path().join("foreign");
+    fs::create_dir_all(foreign.join("evidence")).unwrap();
+    fs::write(foreign.join("evidence/1.db"), "").unwrap();
+    let no_database = place.path().join("text");
+    fs::write(&no_database, [b'x'; 4096]).unwrap();
+    for (arguments, from, code, said) in [
+        (&["query", "--limit", "0"][..], state.path(), 0, ""),
+        (&["query", "--since", "5", "--until", "5"], state.path(), 0, ""),
+        (&["query", "--since", "5", "--until", "4"], state.path(), 64, "--since 5 is after --until 4"),
+        (&["query", "--kind", "'; drop table evidence;--"], state.path(), 0, ""),
+        (&["query", "--task", "1"], state.path(), 64, "is not a task"),
+        (&["query"], &no_database, 65, "file is not a database"),
+        (&["query"], &foreign, 65, "no such table"),
+        (&["export"], &foreign, 65, "no such table"),
+        (&["stats"], &place.path().join("nowhere"), 66, "No such file"),
+        (&["show", "999"], state.path(), 1, "there is no row 999"),
+    ] {
+        let found = evidence(arguments, from);
+        assert_eq!(found.0, Some(code), "{arguments:?}: {}", found.1);
+        assert!(found.1.contains(said), "{arguments:?}: {}", found.1);
+    }
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_error_and_a_full_disk_is_one() {
+    let state = log_of(20);
+    let export = |to: Stdio| {
+        Command::new(env!("CARGO_BIN_EXE_interlock"))
+            .args(["evidence", "export", "--state"])
+            .arg(state.path())
+            .env("LANG", "C")
+            .stdout(to)
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap()
+    };
+    let mut left = export(Stdio::piped());
+    drop(left.stdout.take());
+    let left = left.wait_with_output().unwrap();
+    assert_eq!((left.status.code(), String::from_utf8_lossy(&left.stderr).as_ref()), (Some(73), ""));
+    let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let full = export(full.into()).wait_with_output().unwrap();
+    assert_eq!(full.status.code(), Some(73));
+    assert!(String::from_utf8_lossy(&full.stderr).contains("No space left"), "{full:?}");
 }

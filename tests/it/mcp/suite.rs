@@ -371,7 +371,10 @@ async fn relayed(method: &str, params: &Value, up: &Up) -> Result<Value, RpcErro
     match (method, name) {
         ("prompts/list", _) if up.extras.prompt.load(Ordering::Relaxed) => {
             let mut all = prompts();
-            all["prompts"].as_array_mut().unwrap().push(json!({"name": "test_at_times"}));
+            all["prompts"]
+                .as_array_mut()
+                .unwrap()
+                .push(json!({"name": "test_at_times", "description": "There at times"}));
             Ok(all)
         }
         ("prompts/list", _) => Ok(prompts()),

@@ -154,3 +154,5 @@ fn word<'v>(value: &'v Value, key: &str) -> &'v str {
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod variants;

@@ -147,7 +147,7 @@ fn text(result: &Value) -> &str {
 }
 
 /// `[[mcp.server]]` of the fixture. `more` are further lines of it.
-fn server(home: &Home, name: &str, manners: &str, more: &str) -> String {
+pub(crate) fn server(home: &Home, name: &str, manners: &str, more: &str) -> String {
     let command = fixture::command();
     started_by(home, name, manners, &json!(command).to_string(), more)
 }
@@ -175,7 +175,7 @@ fn daemon(home: Home, policy: &str, servers: &str, up: &[&str]) -> Daemon {
 }
 
 /// Waits until a server stands so; gives its row.
-fn stands(daemon: &Daemon, name: &str, state: &str) -> Value {
+pub(crate) fn stands(daemon: &Daemon, name: &str, state: &str) -> Value {
     daemon.eventually(&format!("{name} {state}"), || {
         daemon.list("mcp.list").into_iter().find(|row| row["server"] == name && row["state"] == state)
     })
