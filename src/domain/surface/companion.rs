@@ -145,7 +145,9 @@ fn member(root: &Value, path: &str) -> Option<Value> {
         }
         here = match &here {
             Value::Array(all) => all.get(step.parse::<usize>().ok()?)?.clone(),
-            other => other.get(step)?.clone(),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_) => {
+                here.get(step)?.clone()
+            }
         };
     }
     Some(here)
