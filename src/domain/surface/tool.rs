@@ -188,7 +188,7 @@ impl Tool {
     #[must_use]
     pub fn promised(mut self, promises: &[Promise], stands_for: Option<&ToolName>) -> Tool {
         let names = std::iter::once(&self.definition.name).chain(stands_for);
-        let of = |name| promises.iter().filter(move |promise| promise.tool == *name).cloned();
+        let of = |name: &ToolName| promises.iter().filter(|promise| promise.tool == *name).cloned().collect::<Vec<_>>();
         self.promises = names.flat_map(of).collect();
         // What these do is an effect, whoever says otherwise, and by whatever name.
         let acts = matches!(self.definition.kind, Kind::Device(_) | Kind::WriteFile);
