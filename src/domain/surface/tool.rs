@@ -187,9 +187,9 @@ impl Tool {
     /// is promised of a tool holds for its other names too, after what is promised of the name itself.
     #[must_use]
     pub fn promised(mut self, promises: &[Promise], stands_for: Option<&ToolName>) -> Tool {
-        let names = std::iter::once(&self.definition.name).chain(stands_for);
-        let of = |name| promises.iter().filter(move |promise| promise.tool == *name).cloned();
-        self.promises = names.flat_map(of).collect();
+        for name in std::iter::once(&self.definition.name).chain(stands_for) {
+            self.promises.extend(promises.iter().filter(|promise| promise.tool == *name).cloned());
+        }
         // What these do is an effect, whoever says otherwise, and by whatever name.
         let acts = matches!(self.definition.kind, Kind::Device(_) | Kind::WriteFile);
         self.promises.retain(|promise| !acts || promise.contract.changes());
