@@ -29,7 +29,7 @@ use thiserror::Error;
 use tokio::sync::{mpsc, watch};
 
 use crate::agents::bridge::{bridge, watch_workers};
-use crate::agents::core::Core;
+use crate::agents::core::{Core, Settings};
 use crate::config::{self, Config, ConfigError, EvidenceHash, Tier};
 use crate::control::{self, Context};
 use crate::engine::agent::Handle as Models;
@@ -333,8 +333,8 @@ async fn serve(made: Made) -> Result<(), BootError> {
     };
     let (model_sender, model_receiver) = watch::channel(None);
     let grounds = surface::grounds(&config, &places.state, model_receiver.clone())?;
-    let front_settings = mcp::front(&config)?;
-    let settings = mcp::servers(&config)?;
+    let access = mcp::access(&config)?;
+    let settings = mcp::servers(&config, &places.state)?;
     let (down, updates) = crate::tool::mcp::Servers::new();
     let tools = surface::tools(&config, Arc::clone(&devices), &grounds, down.clone())?;
     let base = surface::base(&devices, &config)?;
@@ -361,7 +361,9 @@ async fn serve(made: Made) -> Result<(), BootError> {
     });
     model_sender.send_replace(model);
     let (state, evidence) = (places.state.clone(), writer.clone());
-    let models = Models::new(mediator.clone(), evidence, log.clone(), state, model_receiver);
+    let told = watch::Sender::new(Arc::from(learned.0.told.as_slice()));
+    let models = Models::new(mediator.clone(), evidence, log.clone(), state, model_receiver, told.subscribe());
+    let told_tools = told.subscribe();
     let open = mends.len();
     let owner = Owner::new(Parts {
         inbox,
@@ -386,10 +388,10 @@ async fn serve(made: Made) -> Result<(), BootError> {
     let (learner, learner_inbox) = Learner::new(keeper.clone());
     let basis = commands.basis(Arc::clone(&devices));
     let (listener, ears) =
-        Listener::new(basis.ears(&learned.0), mediator.clone(), writer.clone(), learner.clone(), later);
+        Listener::new(basis.ears(&learned.0, learned.1), mediator.clone(), writer.clone(), learner.clone(), later);
     let listener_running = tokio::spawn(ears.run());
     let learner_owner =
-        learner::Owner::new(learner_inbox, basis, learned, keeper.clone(), writer.clone(), listener.clone());
+        learner::Owner::new(learner_inbox, basis, learned, keeper.clone(), writer.clone(), listener.clone(), told);
     let learner_running = tokio::spawn(learner_owner.run());
     let (servers, servers_owner) = servers::new(
         down,
@@ -400,6 +402,7 @@ async fn serve(made: Made) -> Result<(), BootError> {
             mediator: mediator.clone(),
             surface: surface_sender.clone(),
             approved: remembered.approved,
+            told: told_tools,
         },
     );
     let servers_running = tokio::spawn(servers_owner.run());
@@ -408,7 +411,7 @@ async fn serve(made: Made) -> Result<(), BootError> {
     let (profiles_sender, profiles) = watch::channel(Arc::new(mcp::profiles(&config.mcp)));
     let (engine, bridge) = bridge(mediator.clone(), tasks.clone(), servers.clone(), profiles);
     let bridge_running = tokio::spawn(bridge.run());
-    let core = Core::new(engine, front_settings);
+    let core = Core::new(engine, Settings { access, ..Settings::default() });
     mcp::restore(&core, remembered.tasks);
     let keeping = tokio::spawn(mcp::keep_tasks(Arc::clone(&core), keeper.clone(), stopped.clone()));
     let workers_running = tokio::spawn(watch_workers(Arc::clone(&core), tasks.clone(), stopped.clone()));
@@ -475,6 +478,7 @@ async fn serve(made: Made) -> Result<(), BootError> {
         devices_sender,
         recipes_sender,
         profiles_sender,
+        mcp: Arc::clone(&core),
         plant: plant.as_ref().map(|plant| plant.devices.clone()),
     };
 
@@ -567,7 +571,7 @@ fn learned(state: &State) -> Result<(Learned, u64), StoreError> {
 
 /// Where agents reach us.
 fn mcp_url(core: &Core, address: Option<SocketAddr>) -> Option<String> {
-    let scheme = if core.settings.tls.is_some() { "https" } else { "http" };
+    let scheme = if core.access().tls.is_some() { "https" } else { "http" };
     address.map(|address| format!("{scheme}://{address}/mcp"))
 }
 

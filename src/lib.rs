@@ -74,6 +74,12 @@
 //! - The classifier only votes (`domain::command::vote`): alone it takes one reject in twelve for a command, at any
 //!   confidence. No segmenter is loaded: pairs of syllables find every right passage of the noisy questions, words two
 //!   in three.
+//! - What was learned bends the classifier's head (`domain::learn::head`), and the head is derived, never stored: the same
+//!   version of the learned set gives the same head, so a rollback needs nothing of its own.
+//! - The larger model (a sentence encoder with a linear head) is made by `cargo xtask models` and votes like the small
+//!   one. It is not the default: it knows more words and no sounds, and understands fewer misheard sentences.
+//! - A repair of a tool's description or of a skill is an overlay of the learned set, in force only while the text is word
+//!   for word what it was made for.
 //! - Two packages: the boundary that matters is "no tokio, no SQLite, no clock at the centre", and review alone does
 //!   not hold it.
 //! - The mediator numbers its own records and the writer numbers the rows: the log has other customers (tasks, heard

@@ -11,6 +11,7 @@ pub mod effects;
 pub mod event;
 pub mod learned;
 pub mod ledger;
+pub mod retold;
 pub mod scrub;
 pub mod settled;
 pub mod trace;

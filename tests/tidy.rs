@@ -35,7 +35,11 @@ const MODULES: &[(&str, &[&str], &[&str])] = &[
         &["record"],
         &["rusqlite", "ed25519_dalek", "getrandom", "sha2", "sm3", "tokio", "base64", "tar", "flate2", "serde"],
     ),
-    ("tool", &["sys", "mcp"], &["tokio", "reqwest", "rustls", "tokio_modbus", "tokio_serial", "sha2", "base64"]),
+    (
+        "tool",
+        &["sys", "mcp"],
+        &["tokio", "reqwest", "rustls", "tokio_modbus", "tokio_serial", "sha2", "base64", "getrandom"],
+    ),
     // Its library of passages is SQLite (FTS5); a model is loaded by its hash.
     ("infer", &[], &["ort", "rusqlite", "sha2"]),
     // Owners.

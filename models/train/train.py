@@ -158,7 +158,9 @@ def graph(net, degree, labels):
     made = helper.make_graph(
         nodes, "interlock-commands",
         [helper.make_tensor_value_info("grams", TensorProto.INT32, [ROWS, grams.GRAMS_MAX])],
-        [helper.make_tensor_value_info("chances", TensorProto.FLOAT, [ROWS, len(labels)])],
+        [helper.make_tensor_value_info("chances", TensorProto.FLOAT, [ROWS, len(labels)]),
+         # What the head decides on: what was learned bends a head of its own on it.
+         helper.make_tensor_value_info("hidden", TensorProto.FLOAT, [ROWS, HIDDEN])],
         [numpy_helper.from_array(np.asarray(value), name) for name, value in constants.items()],
     )
     model = helper.make_model(made, opset_imports=[helper.make_opsetid("", 17)], producer_name="interlock models/train")

@@ -1,16 +1,16 @@
 //! Between the words of MCP's side ([`super::engine`]) and the mediator's handle.
 //!
-//! One task takes the requests in order; what has to be waited for is waited for beside it, so that one client's long
-//! call holds up nobody's cancellation.
+//! A call goes to the mediator from its own task. One task takes the rest in order; what has to be waited for is waited
+//! for beside it, so that one client's long request holds up nobody's cancellation.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use interlock_domain::closure::Ending as Ended;
 use interlock_domain::gate::docket;
 use interlock_domain::gate::policy::Mode;
-use interlock_domain::id::{BatchId, CallId, RunId, TaskId};
+use interlock_domain::id::{CallId, RunId, TaskId, ToolName};
 use interlock_domain::liveness::lifecycle::{Outcome, State};
 use interlock_domain::request::why::Lang;
 use interlock_domain::request::{Asker as DomainAsker, Via};
@@ -24,8 +24,8 @@ use tokio::task::JoinSet;
 
 use super::core::Core;
 use super::engine::{
-    Answer, Asker, Ending, Engine, EngineRequest, News, NotSubmitted, Offers, Output, QuestionKind, QuestionView,
-    RawView, ReplyView, Submitted, TaskSupport, ToolView, WorkerState, WorkerView,
+    Answer, Asker, Calls, Ending, Engine, EngineRequest, Later, News, NotSubmitted, Offers, Output, QuestionKind,
+    QuestionView, RawView, ReplyView, Stopping, Submitted, TaskSupport, ToolView, WorkerState, WorkerView,
 };
 use crate::engine::handle::{Answered, Mediator, NotTaken, Open, Wanted, Who};
 use crate::engine::servers::{self, Change, Servers, View};
@@ -68,23 +68,113 @@ pub fn bridge(
     let (requests, inbox) = mpsc::channel(INBOX_LEN_MAX);
     let (news, _) = broadcast::channel(NEWS_LEN_MAX);
     let (offering, offers) = watch::channel(Offers::default());
+    let gate = Gate {
+        mediator: mediator.clone(),
+        surface: mediator.surfaces(),
+        lists: Mutex::new(Lists {
+            seen: mediator.surfaces(),
+            views: servers.views(),
+            profiles: profiles.clone(),
+            made: BTreeMap::new(),
+        }),
+        profiles,
+    };
     let bridge = Bridge {
         inbox,
-        seen: mediator.surfaces(),
         mediator,
         tasks,
         heard: servers.news(),
         views: servers.views(),
         servers,
-        profiles,
-        lists: BTreeMap::new(),
-        batches: BTreeMap::new(),
-        waiting: JoinSet::new(),
         relays: JoinSet::new(),
         news: news.clone(),
         offering,
     };
-    (Engine { requests, news, offers }, bridge)
+    (Engine { calls: Arc::new(gate), requests, news, offers }, bridge)
+}
+
+/// What every call needs, asked in the task of the call itself.
+#[derive(Debug)]
+struct Gate {
+    mediator: Mediator,
+    surface: watch::Receiver<Surface>,
+    profiles: watch::Receiver<Arc<Profiles>>,
+    // The tasks of all requests look here, each for one look-up; a queue would cost each two wake-ups.
+    lists: Mutex<Lists>,
+}
+
+/// The list of tools of each holder, made once for as long as nothing changes.
+#[derive(Debug)]
+struct Lists {
+    seen: watch::Receiver<Surface>,
+    views: watch::Receiver<Arc<View>>,
+    profiles: watch::Receiver<Arc<Profiles>>,
+    made: BTreeMap<Option<String>, Arc<[ToolView]>>,
+}
+
+impl Lists {
+    fn of(&mut self, holder: Option<&str>) -> Arc<[ToolView]> {
+        let fresh = [self.seen.has_changed(), self.views.has_changed(), self.profiles.has_changed()];
+        // A sender that is gone changes nothing any more.
+        if fresh.into_iter().any(|changed| changed.unwrap_or(false)) {
+            self.made.clear();
+        }
+        let holder = holder.map(str::to_owned);
+        if let Some(list) = self.made.get(&holder) {
+            return Arc::clone(list);
+        }
+        let narrowing = profile(&self.profiles.borrow_and_update(), holder.as_deref()).narrowing;
+        let raw = Arc::clone(&self.views.borrow_and_update());
+        let surface = self.seen.borrow_and_update().narrowed(&narrowing);
+        let mut list: Vec<ToolView> = surface.tools().map(|tool| view(tool, &raw)).collect();
+        list.sort_by(|a, b| a.name.cmp(&b.name));
+        let list: Arc<[ToolView]> = list.into();
+        self.made.insert(holder, Arc::clone(&list));
+        list
+    }
+}
+
+fn profile(profiles: &Profiles, holder: Option<&str>) -> Profile {
+    holder.and_then(|holder| profiles.get(holder).cloned()).unwrap_or_default()
+}
+
+impl Calls for Gate {
+    fn tools(&self, holder: Option<&str>) -> Arc<[ToolView]> {
+        self.lists.lock().unwrap_or_else(PoisonError::into_inner).of(holder)
+    }
+
+    fn open_run(&self, asker: Asker) -> Later<Result<RunId, Stopping>> {
+        let Profile { mode, narrowing } = profile(&self.profiles.borrow(), asker.holder.as_deref());
+        let named = DomainAsker { via: Via::Mcp, name: asker.label() };
+        let (who, mediator) = (Who { mode, narrowing, ..Who::of(named, true) }, self.mediator.clone());
+        // The front says that the engine is stopping, which a busy one may as well be.
+        Box::pin(async move { mediator.open(who).await.map_err(|_| Stopping) })
+    }
+
+    fn submit(&self, run: RunId, tool: ToolName, args: Value, line: Line) -> Later<Result<Submitted, NotSubmitted>> {
+        let is_theirs = match self.surface.borrow().tool(&tool) {
+            None => return Box::pin(std::future::ready(Err(NotSubmitted::NoSuchTool))),
+            Some(tool) => matches!(tool.kind(), Kind::Declared(Declared { mcp: Some(_), .. })),
+        };
+        let (mediator, wanted) = (self.mediator.clone(), Wanted { tool, input: args, protective: false });
+        Box::pin(async move {
+            let submitted = mediator.submit_on_line(run, wanted, line).await.map_err(|error| match error {
+                NotTaken::Busy => NotSubmitted::Busy,
+                NotTaken::Stopping => NotSubmitted::Stopping,
+                NotTaken::Input(_) | NotTaken::Batch(_) | NotTaken::NoParent(_) => {
+                    NotSubmitted::BadArguments(error.to_string())
+                }
+            })?;
+            let call = CallId { run, batch: submitted.batch, position: 0 };
+            let question = submitted.questions.first().map(question);
+            let replies = submitted.replies;
+            let reply = Box::pin(async move {
+                let answered = replies.await.ok()?.into_iter().next()?;
+                Some(reply_view(&answered, is_theirs))
+            });
+            Ok(Submitted { call, question, reply })
+        })
+    }
 }
 
 /// The task behind the handle.
@@ -93,14 +183,8 @@ pub struct Bridge {
     mediator: Mediator,
     tasks: Tasks,
     servers: Servers,
-    profiles: watch::Receiver<Arc<Profiles>>,
-    seen: watch::Receiver<Surface>,
     views: watch::Receiver<Arc<View>>,
     heard: broadcast::Receiver<Change>,
-    /// The list of tools of each holder, made once for as long as nothing changes.
-    lists: BTreeMap<Option<String>, Arc<[ToolView]>>,
-    batches: BTreeMap<CallId, BatchId>,
-    waiting: JoinSet<CallId>,
     relays: JoinSet<()>,
     news: broadcast::Sender<News>,
     offering: watch::Sender<Offers>,
@@ -112,11 +196,6 @@ impl Bridge {
         let mut is_heard = true;
         loop {
             tokio::select! {
-                Some(ended) = self.waiting.join_next() => {
-                    if let Ok(call) = ended {
-                        self.batches.remove(&call);
-                    }
-                }
                 Some(_) = self.relays.join_next() => {}
                 heard = self.heard.recv(), if is_heard => match heard {
                     Ok(change) => self.tell(&[news(change)]),
@@ -129,7 +208,6 @@ impl Bridge {
                 },
             }
         }
-        self.waiting.shutdown().await;
         self.relays.shutdown().await;
     }
 
@@ -143,44 +221,9 @@ impl Bridge {
         }
     }
 
-    fn profile(&self, holder: Option<&str>) -> Profile {
-        holder.and_then(|holder| self.profiles.borrow().get(holder).cloned()).unwrap_or_default()
-    }
-
-    fn list(&mut self, holder: Option<String>) -> Arc<[ToolView]> {
-        let fresh = [self.seen.has_changed(), self.views.has_changed(), self.profiles.has_changed()];
-        // A sender that is gone changes nothing any more.
-        if fresh.into_iter().any(|changed| changed.unwrap_or(false)) {
-            self.lists.clear();
-        }
-        if let Some(list) = self.lists.get(&holder) {
-            return Arc::clone(list);
-        }
-        let narrowing = self.profile(holder.as_deref()).narrowing;
-        self.profiles.mark_unchanged();
-        let raw = Arc::clone(&self.views.borrow_and_update());
-        let surface = self.seen.borrow_and_update().narrowed(&narrowing);
-        let list: Arc<[ToolView]> = surface.tools().map(|tool| view(tool, &raw)).collect();
-        self.lists.insert(holder, Arc::clone(&list));
-        list
-    }
-
     async fn take(&mut self, request: EngineRequest) {
         match request {
-            EngineRequest::Tools { holder, reply } => {
-                let _ = reply.send(self.list(holder));
-            }
-            EngineRequest::OpenRun { asker, reply } => {
-                // Without a run the front says that the engine is stopping, which a busy one may as well be.
-                if let Ok(run) = self.mediator.open(self.who(&asker)).await {
-                    let _ = reply.send(run);
-                }
-            }
             EngineRequest::CloseRun(run) => self.mediator.close_run(run).await,
-            EngineRequest::Submit { run, tool, args, line, reply } => {
-                let taken = self.submit(run, Wanted { tool, input: args, protective: false }, line).await;
-                let _ = reply.send(taken);
-            }
             EngineRequest::Answer { question, answer, by } => {
                 let answer = match answer {
                     Answer::Allow => docket::Answer::Allow,
@@ -195,17 +238,10 @@ impl Bridge {
                 let _ = self.tasks.supervisor().stop(task).await;
             }
             EngineRequest::Cancel(call) => {
-                if let Some(batch) = self.batches.get(&call) {
-                    self.mediator.cancel(*batch);
-                }
+                // Losing it would leave a call running that nobody wants.
+                self.mediator.cancel_when_room(call.batch).await;
             }
         }
-    }
-
-    fn who(&self, asker: &Asker) -> Who {
-        let Profile { mode, narrowing } = self.profile(asker.holder.as_deref());
-        let asker = DomainAsker { via: Via::Mcp, name: asker.label() };
-        Who { mode, narrowing, ..Who::of(asker, true) }
     }
 
     fn relay(
@@ -232,34 +268,6 @@ impl Bridge {
             };
             let _ = reply.send(answer);
         });
-    }
-
-    async fn submit(&mut self, run: RunId, wanted: Wanted, line: Line) -> Result<Submitted, NotSubmitted> {
-        let is_theirs = match self.seen.borrow().tool(&wanted.tool) {
-            None => return Err(NotSubmitted::NoSuchTool),
-            Some(tool) => matches!(tool.kind(), Kind::Declared(Declared { mcp: Some(_), .. })),
-        };
-        let submitted = self.mediator.submit_on_line(run, wanted, line).await.map_err(|error| match error {
-            NotTaken::Busy => NotSubmitted::Busy,
-            NotTaken::Stopping => NotSubmitted::Stopping,
-            NotTaken::Input(_) | NotTaken::Batch(_) | NotTaken::NoParent(_) => {
-                NotSubmitted::BadArguments(error.to_string())
-            }
-        })?;
-        let call = CallId { run, batch: submitted.batch, position: 0 };
-        let question = submitted.questions.first().map(question);
-        let (back, reply) = oneshot::channel();
-        let replies = submitted.replies;
-        self.batches.insert(call, submitted.batch);
-        self.waiting.spawn(async move {
-            if let Ok(answered) = replies.await
-                && let Some(answered) = answered.into_iter().next()
-            {
-                let _ = back.send(reply_view(&answered, is_theirs));
-            }
-            call
-        });
-        Ok(Submitted { call, question, reply })
     }
 }
 

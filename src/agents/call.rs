@@ -5,6 +5,7 @@
 //! patience, and its going away. Whoever comes first is served; nothing that the engine was told is ever taken back
 //! except by a cancellation, and a cancellation always reaches the engine.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use interlock_domain::id::{CallId, RunId, ToolName};
@@ -16,12 +17,12 @@ use crate::agents::ask::{self, Asking, Heard};
 use crate::agents::core::{Core, stopping};
 use crate::agents::ctx::{Ctx, Fault};
 use crate::agents::engine::{
-    Answer, Ending, EngineRequest, NotSubmitted, Output, QuestionView, ReplyView, Submitted, TaskSupport,
+    Answer, Ending, EngineRequest, Later, NotSubmitted, Output, QuestionView, ReplyView, Submitted, TaskSupport,
 };
 use crate::agents::list;
 use crate::agents::outcome;
 use crate::agents::parked::Call;
-use crate::agents::session::WATCHED_MAX;
+use crate::agents::session::{WATCHED_MAX, Watch};
 use crate::agents::tasks::methods;
 use crate::agents::tasks::record::Record;
 use crate::mcp::era::{self, Era, Kind};
@@ -37,8 +38,8 @@ pub async fn call(core: &Core, request: Request, ctx: &mut Ctx) -> Result<Value,
     let digest = Call::of(&request.method, &request.params);
     let augmented = request.params.get("task").cloned();
     let (tool, args) = read(request.params)?;
-    let tools = core.engine.tools(ctx.client.holder.as_deref()).await.map_err(|_| stopping())?;
-    let support = tools.iter().find(|view| view.name == tool).map_or(TaskSupport::Forbidden, |view| view.tasks);
+    let tools = core.engine.tools(ctx.client.holder.as_deref());
+    let support = list::find(&tools, tool.as_str()).map_or(TaskSupport::Forbidden, |view| view.tasks);
     match (ctx.era, support, augmented) {
         (Era::Legacy, TaskSupport::Optional | TaskSupport::Required, Some(task)) => {
             let ttl_ms = task["ttl"].as_u64();
@@ -121,7 +122,7 @@ async fn carry_out(
 ) -> Result<Value, Fault> {
     let (line, from_tool) = line(ctx);
     let name = tool.as_str().to_owned();
-    let Submitted { call, question, reply } = match core.engine.submit(run, tool, args, line).await {
+    let Submitted { call, question, reply } = match core.engine.calls.submit(run, tool, args, line).await {
         Ok(submitted) => submitted,
         Err(why) => return Ok(outcome::not_submitted(&name, why)?),
     };
@@ -189,23 +190,44 @@ pub async fn relay(core: &Core, request: Request, ctx: &mut Ctx) -> Result<Value
     for own in ["_meta", "inputResponses", "requestState"] {
         params.remove(own);
     }
+    // The servers count who watches, so each session counts once, and is taken back where it came to nothing.
+    let mut watching = None;
     if let (Some(session), Some(Value::String(uri))) = (&ctx.session, params.get("uri")) {
         match method.as_str() {
-            "resources/subscribe" if !session.watch(uri) => {
-                let message = format!("this session watches {WATCHED_MAX} resources already");
-                return Err(RpcError::new(rpc::BUSY, message).into());
-            }
-            "resources/unsubscribe" => session.unwatch(uri),
+            "resources/subscribe" => match session.watch(uri) {
+                Watch::New => watching = Some((Arc::clone(session), uri.clone())),
+                Watch::Known => return Ok(json!({})),
+                Watch::Full => {
+                    let message = format!("this session watches {WATCHED_MAX} resources already");
+                    return Err(RpcError::new(rpc::BUSY, message).into());
+                }
+            },
+            "resources/unsubscribe" if !session.unwatch(uri) => return Ok(json!({})),
             _ => {}
         }
     }
+    let relayed = handed_on(core, ctx, &digest, &method, params).await;
+    if let (Err(_), Some((session, uri))) = (&relayed, watching) {
+        session.unwatch(&uri);
+    }
+    relayed
+}
+
+async fn handed_on(
+    core: &Core,
+    ctx: &mut Ctx,
+    digest: &Call,
+    method: &str,
+    params: Map<String, Value>,
+) -> Result<Value, Fault> {
     let (line, from_tool) = line(ctx);
-    let reply = core.engine.relay(&method, Value::Object(params), line).map_err(|why| match why {
+    let reply = core.engine.relay(method, Value::Object(params), line).map_err(|why| match why {
         NotSubmitted::Busy => RpcError::new(rpc::BUSY, "too much is under way; try again later"),
         NotSubmitted::NoSuchTool | NotSubmitted::BadArguments(_) | NotSubmitted::Stopping => stopping(),
     })?;
-    let work = Work { tool: &method, call: None, question: None, reply, from_tool };
-    match attend(core, ctx, &digest, work, &mut None).await? {
+    let reply: Later<_> = Box::pin(async move { reply.await.ok() });
+    let work = Work { tool: method, call: None, question: None, reply, from_tool };
+    match attend(core, ctx, digest, work, &mut None).await? {
         Over::Ended(answer) => Ok(answer?),
         Over::Waiting(_) => Err(stopping().into()),
     }
@@ -216,7 +238,7 @@ struct Work<'a, T> {
     tool: &'a str,
     call: Option<CallId>,
     question: Option<QuestionView>,
-    reply: oneshot::Receiver<T>,
+    reply: Later<Option<T>>,
     from_tool: mpsc::Receiver<Upward>,
 }
 
@@ -275,8 +297,8 @@ async fn attend<T>(
                     core.engine.tell(EngineRequest::Cancel(call)).await;
                 }
                 return match timeout(CANCEL_WAIT, reply).await {
-                    Ok(Ok(reply)) => Ok(Over::Ended(reply)),
-                    Ok(Err(_)) | Err(_) => Err(Fault::Cancelled),
+                    Ok(Some(reply)) => Ok(Over::Ended(reply)),
+                    Ok(None) | Err(_) => Err(Fault::Cancelled),
                 };
             }
             ended = &mut reply, if end.is_none() => {
@@ -288,7 +310,7 @@ async fn attend<T>(
                         sent @ (Upward::Progress { .. } | Upward::Log { .. } | Upward::Ask { .. }) => pass_on(ctx, sent),
                     }
                 }
-                end = Some(ended.ok());
+                end = Some(ended);
             }
             heard = heard(&mut asking), if asking.is_some() => {
                 if let Some((asked, purpose)) = asking.take() {

@@ -3,20 +3,18 @@
 //! The fronts hand in a request with all that they know of it ([`Ctx`]), and read the answer from the way out that
 //! stands in it. What is in here does not know HTTP from stdio.
 
-use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use interlock_domain::id::RunId;
 use serde_json::{Value, json};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio_rustls::TlsAcceptor;
 
 use crate::agents::call;
 use crate::agents::ctx::{Ctx, Fault};
 use crate::agents::engine::{Engine, EngineRequest, Offers};
-use crate::agents::front::door::{Hosts, Tokens};
+use crate::agents::front::door::Access;
 use crate::agents::list;
 use crate::agents::listen;
 use crate::agents::parked::Parked;
@@ -27,7 +25,7 @@ use crate::mcp::era::{self, Era, Kind};
 use crate::mcp::rpc::{self, Request, RpcError};
 
 /// What can be set. The defaults are what the daemon runs with; tests set shorter waits.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub struct Settings {
     /// How long a call whose question nobody answers is held for a client that cannot be asked (`contracts.md`,
     /// "Questions"): below the minute after which most clients give up by themselves.
@@ -43,14 +41,8 @@ pub struct Settings {
     pub sessions_max: usize,
     /// Open connections.
     pub connections_max: usize,
-    /// Who may come in over HTTP.
-    pub tokens: Tokens,
-    /// What the machine is called beside loopback's names.
-    pub hosts: Hosts,
-    /// Speaks TLS with clients, where others than this machine can reach us.
-    pub tls: Option<TlsAcceptor>,
-    /// Requests that the holder of each token may send in a second, on average; a tenth of a minute's worth at once.
-    pub rates: BTreeMap<String, u32>,
+    /// Who may come in over HTTP, and how, until a reload says otherwise.
+    pub access: Access,
     /// How long the head of a request may take, and how long a connection may lie idle. Clients close idle
     /// connections after 4 to 5 s themselves, so they do not run into it.
     pub head_wait: Duration,
@@ -58,16 +50,6 @@ pub struct Settings {
     pub body_wait: Duration,
     /// How long answers in flight are waited for when the daemon stops or an input ends.
     pub drain_wait: Duration,
-}
-
-impl fmt::Debug for Settings {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // What speaks TLS has no written form, and nothing in here is worth more than who may come in.
-        f.debug_struct("Settings")
-            .field("tokens", &self.tokens)
-            .field("tls", &self.tls.is_some())
-            .finish_non_exhaustive()
-    }
 }
 
 impl Default for Settings {
@@ -79,10 +61,7 @@ impl Default for Settings {
             requests_max: 1024,
             sessions_max: 2048,
             connections_max: 2048,
-            tokens: Tokens::default(),
-            hosts: Hosts::default(),
-            tls: None,
-            rates: BTreeMap::new(),
+            access: Access::default(),
             head_wait: Duration::from_secs(30),
             body_wait: Duration::from_secs(30),
             drain_wait: Duration::from_secs(5),
@@ -97,6 +76,8 @@ pub struct Core {
     pub engine: Engine,
     /// What is set.
     pub settings: Settings,
+    /// Who may come in over HTTP, and how, now.
+    access: watch::Sender<Arc<Access>>,
     /// Calls that outlive their requests.
     pub tasks: Tasks,
     /// Calls of the modern era that wait for their client to come back with answers.
@@ -119,6 +100,7 @@ impl Core {
     pub fn new(engine: Engine, settings: Settings) -> Arc<Core> {
         Arc::new(Core {
             engine,
+            access: watch::Sender::new(Arc::new(settings.access.clone())),
             settings,
             tasks: Tasks::default(),
             parked: Parked::default(),
@@ -127,13 +109,33 @@ impl Core {
         })
     }
 
+    /// Who may come in over HTTP, and how, now.
+    #[must_use]
+    pub fn access(&self) -> Arc<Access> {
+        Arc::clone(&self.access.borrow())
+    }
+
+    /// The same, and when it changes.
+    #[must_use]
+    pub fn accesses(&self) -> watch::Receiver<Arc<Access>> {
+        self.access.subscribe()
+    }
+
+    /// From now on these may come in, so. Whoever is in and may not any more is put out at once.
+    pub fn admit(&self, access: Access) {
+        self.access.send_replace(Arc::new(access));
+    }
+
     /// Ends what would stay open for ever. Calls in flight go on.
     pub fn stop(&self) {
         self.halt.cancel();
     }
 
     /// Begins to work on a request. Its answer goes where its context says.
-    pub fn begin(self: &Arc<Core>, request: Request, ctx: Ctx) {
+    ///
+    /// # Errors
+    /// What the caller answers, when too many are in flight.
+    pub fn begin(self: &Arc<Core>, request: Request, mut ctx: Ctx) -> Result<(), RpcError> {
         let core = Arc::clone(self);
         let mut work = self.work.lock().unwrap_or_else(PoisonError::into_inner);
         while let Some(ended) = work.try_join_next() {
@@ -143,11 +145,12 @@ impl Core {
         }
         if work.len() >= self.settings.requests_max {
             drop(work);
+            ctx.end();
             let busy = format!("{} requests are in flight", self.settings.requests_max);
-            ctx.refuse(RpcError::new(rpc::BUSY, busy));
-            return;
+            return Err(RpcError::new(rpc::BUSY, busy));
         }
         work.spawn(async move { core.answer(request, ctx).await });
+        Ok(())
     }
 
     async fn answer(&self, request: Request, mut ctx: Ctx) {
@@ -196,7 +199,7 @@ impl Core {
             (Era::Modern, "server/discover") => Ok(list::discover(self.engine.offers())),
             (Era::Modern, "subscriptions/listen") => listen::listen(self, &request, ctx).await,
             (_, "tools/list") => {
-                let tools = self.engine.tools(ctx.client.holder.as_deref()).await.map_err(|_| stopping())?;
+                let tools = self.engine.tools(ctx.client.holder.as_deref());
                 Ok(list::tools(&tools, &request.params, self.settings.page_len, ctx.era)?)
             }
             (_, "tools/call") => call::call(self, request, ctx).await,
@@ -216,7 +219,7 @@ impl Core {
     /// # Errors
     /// When the engine is stopping.
     pub async fn run(&self, ctx: &Ctx) -> Result<RunId, RpcError> {
-        let open = || async { self.engine.open_run(ctx.client.clone()).await.map_err(|_| stopping()) };
+        let open = || async { self.engine.calls.open_run(ctx.client.clone()).await.map_err(|_| stopping()) };
         match &ctx.session {
             Some(session) => session.run.get_or_try_init(open).await.copied(),
             None => open().await,
@@ -227,6 +230,15 @@ impl Core {
     pub async fn close(&self, session: &Session) {
         session.calls.cancel_all();
         session.broadcast.end();
+        let watched = session.unwatch_all();
+        if !watched.is_empty() {
+            let engine = self.engine.clone();
+            // A server may take its time; whoever closes a session does not wait for it.
+            let mut work = self.work.lock().unwrap_or_else(PoisonError::into_inner);
+            work.spawn(async move {
+                listen::tell_servers(&engine, &watched, Era::Legacy, "resources/unsubscribe").await;
+            });
+        }
         if let Some(run) = session.run.get() {
             self.engine.tell(EngineRequest::CloseRun(*run)).await;
         }

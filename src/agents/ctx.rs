@@ -162,11 +162,6 @@ impl Ctx {
         }
     }
 
-    /// Answers with an error, without waiting: for a request that was never begun.
-    pub fn refuse(mut self, error: RpcError) {
-        self.finish_now(Err(error));
-    }
-
     fn finish_now(&mut self, answer: Result<Value, RpcError>) {
         match self.out.take() {
             Some(Out::Stream(stream)) => stream.answer(rpc::response(&self.id, &answer), status(self.era, &answer)),

@@ -1,9 +1,11 @@
 //! The engine as this room sees it: a bounded inbox, and the words that go in and come out.
 //!
-//! Plain data and oneshots. The engine's own types stay behind it, so that the wire can change without the engine and
+//! Plain data, and answers that come. The engine's own types stay behind it, so that the wire can change without the engine and
 //! the engine without the wire. When the inbox is full a new call is refused at once ("busy"); a cancellation waits
 //! for its place, because losing one would leave a call running that nobody wants.
 
+use std::fmt;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use interlock_domain::id::{CallId, QuestionId, RunId, TaskId, ToolName};
@@ -17,7 +19,9 @@ use crate::mcp::upward::Line;
 /// The way to the engine. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Engine {
-    /// Its inbox.
+    /// What every call needs, without a queue between.
+    pub calls: Arc<dyn Calls>,
+    /// Its inbox, for the rest.
     pub requests: mpsc::Sender<EngineRequest>,
     /// What changes and is worth telling to clients that listen. A listener that is too slow misses some and is told
     /// so, and then tells its client that everything may have changed.
@@ -37,39 +41,28 @@ pub struct Offers {
     pub completions: bool,
 }
 
-/// What this room asks of the engine. The engine answers each by its oneshot; a dropped oneshot means that the engine
+/// An answer that comes.
+pub type Later<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
+/// What every call needs of whoever carries calls out: the mediator's gate, or the answers of a test. Asked in the
+/// caller's own task, because each queue between costs a wake-up there and one back.
+pub trait Calls: fmt::Debug + Send + Sync {
+    /// The tools that the holder of a token can see, sorted by name: the same on each of its connections.
+    fn tools(&self, holder: Option<&str>) -> Arc<[ToolView]>;
+
+    /// A new run for what this asker wants.
+    fn open_run(&self, asker: Asker) -> Later<Result<RunId, Stopping>>;
+
+    /// Hands one call in, with the way up for progress, log messages and questions of the tool; `args` is an object.
+    fn submit(&self, run: RunId, tool: ToolName, args: Value, line: Line) -> Later<Result<Submitted, NotSubmitted>>;
+}
+
+/// What else this room asks of the engine. The engine answers each by its oneshot; a dropped oneshot means that the engine
 /// is stopping.
 #[derive(Debug)]
 pub enum EngineRequest {
-    /// The tools that the holder of a token can see: the same on each of its connections.
-    Tools {
-        /// Whose token it is, where tokens are asked for.
-        holder: Option<String>,
-        /// Sorted by name.
-        reply: oneshot::Sender<Arc<[ToolView]>>,
-    },
-    /// A new run for what this asker wants.
-    OpenRun {
-        /// Who asks.
-        asker: Asker,
-        /// The run.
-        reply: oneshot::Sender<RunId>,
-    },
     /// Nothing more will come in this run.
     CloseRun(RunId),
-    /// One call.
-    Submit {
-        /// In which run.
-        run: RunId,
-        /// Of which tool.
-        tool: ToolName,
-        /// With which arguments: always an object.
-        args: Value,
-        /// Where the tool may send progress, log messages and questions of its own.
-        line: Line,
-        /// What became of it at the door.
-        reply: oneshot::Sender<Result<Submitted, NotSubmitted>>,
-    },
     /// Something for the servers behind us that is no call: prompts, resources, completion.
     Relay {
         /// `prompts/get`, `resources/read`, `resources/subscribe`, …
@@ -184,14 +177,19 @@ pub enum TaskSupport {
 }
 
 /// A call that was taken in.
-#[derive(Debug)]
 pub struct Submitted {
     /// Its id.
     pub call: CallId,
     /// The question that a person has to answer before it starts.
     pub question: Option<QuestionView>,
-    /// Its end. Dropped when the engine stops.
-    pub reply: oneshot::Receiver<ReplyView>,
+    /// Its end; none when the engine stops.
+    pub reply: Later<Option<ReplyView>>,
+}
+
+impl fmt::Debug for Submitted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Submitted").field("call", &self.call).field("question", &self.question).finish_non_exhaustive()
+    }
 }
 
 /// Why a call was not taken in. Nothing happened.
@@ -400,38 +398,10 @@ impl News {
 }
 
 impl Engine {
-    /// The tools that the holder of a token can see.
-    ///
-    /// # Errors
-    /// When the engine is stopping.
-    pub async fn tools(&self, holder: Option<&str>) -> Result<Arc<[ToolView]>, Stopping> {
-        let (reply, answer) = oneshot::channel();
-        let holder = holder.map(str::to_owned);
-        self.requests.send(EngineRequest::Tools { holder, reply }).await.map_err(|_| Stopping)?;
-        answer.await.map_err(|_| Stopping)
-    }
-
-    /// A new run.
-    ///
-    /// # Errors
-    /// When the engine is stopping.
-    pub async fn open_run(&self, asker: Asker) -> Result<RunId, Stopping> {
-        let (reply, answer) = oneshot::channel();
-        self.requests.send(EngineRequest::OpenRun { asker, reply }).await.map_err(|_| Stopping)?;
-        answer.await.map_err(|_| Stopping)
-    }
-
-    /// Hands a call in, if the engine has room for it now.
-    ///
-    /// # Errors
-    /// Why it was not taken in.
-    pub async fn submit(&self, run: RunId, tool: ToolName, args: Value, line: Line) -> Result<Submitted, NotSubmitted> {
-        let (reply, answer) = oneshot::channel();
-        match self.requests.try_send(EngineRequest::Submit { run, tool, args, line, reply }) {
-            Ok(()) => answer.await.unwrap_or(Err(NotSubmitted::Stopping)),
-            Err(mpsc::error::TrySendError::Full(_)) => Err(NotSubmitted::Busy),
-            Err(mpsc::error::TrySendError::Closed(_)) => Err(NotSubmitted::Stopping),
-        }
+    /// The tools that the holder of a token can see, sorted by name.
+    #[must_use]
+    pub fn tools(&self, holder: Option<&str>) -> Arc<[ToolView]> {
+        self.calls.tools(holder)
     }
 
     /// Hands something on to the servers behind us.

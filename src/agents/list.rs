@@ -62,6 +62,12 @@ pub fn discover(offers: Offers) -> Value {
     })
 }
 
+/// The tool of that name in a list that is sorted by name.
+#[must_use]
+pub fn find<'a>(sorted: &'a [ToolView], name: &str) -> Option<&'a ToolView> {
+    sorted.binary_search_by(|tool| tool.name.as_str().cmp(name)).ok().and_then(|at| sorted.get(at))
+}
+
 /// One page of the tools after the cursor.
 ///
 /// # Errors

@@ -11,7 +11,7 @@ use tokio::sync::{broadcast, mpsc};
 
 use crate::agents::core::Core;
 use crate::agents::ctx::{Ctx, Fault};
-use crate::agents::engine::{News, Offers};
+use crate::agents::engine::{Engine, News, Offers};
 use crate::agents::session::WATCHED_MAX;
 use crate::agents::tasks::methods;
 use crate::agents::tasks::record::Record;
@@ -102,7 +102,7 @@ pub async fn listen(core: &Core, request: &Request, ctx: &mut Ctx) -> Result<Val
     let mut wanted = Wanted::read(&request.params, core.engine.offers())?;
     wanted.tasks = tasks(core, &request.params, ctx)?;
     let subscription = json!({era::META_SUBSCRIPTION: ctx.id.to_value()});
-    watch(core, &wanted, ctx.era, "resources/subscribe").await;
+    tell_servers(&core.engine, &wanted.watched, ctx.era, "resources/subscribe").await;
     let acknowledged = json!({"_meta": subscription, "notifications": wanted.granted()});
     ctx.notify("notifications/subscriptions/acknowledged", &acknowledged);
     // What changed between the making of a task and now would be lost otherwise.
@@ -137,7 +137,7 @@ pub async fn listen(core: &Core, request: &Request, ctx: &mut Ctx) -> Result<Val
             ctx.notify(method, &params);
         }
     };
-    watch(core, &wanted, ctx.era, "resources/unsubscribe").await;
+    tell_servers(&core.engine, &wanted.watched, ctx.era, "resources/unsubscribe").await;
     end
 }
 
@@ -169,11 +169,11 @@ fn tell(ctx: &Ctx, subscription: &Value, record: &Record) {
 
 /// Tells the servers behind us which resources are watched, or not any more. What they answer changes nothing here:
 /// a resource that cannot be watched is silent.
-async fn watch(core: &Core, wanted: &Wanted, era: Era, method: &str) {
-    for uri in &wanted.watched {
+pub async fn tell_servers(engine: &Engine, watched: &BTreeSet<String>, era: Era, method: &str) {
+    for uri in watched {
         // Nothing comes up from a subscription.
         let (up, _nothing) = mpsc::channel(1);
-        if let Ok(answer) = core.engine.relay(method, json!({"uri": uri}), Line::new(up, era)) {
+        if let Ok(answer) = engine.relay(method, json!({"uri": uri}), Line::new(up, era)) {
             let _silent = answer.await;
         }
     }

@@ -129,6 +129,17 @@ impl Calls {
     }
 }
 
+/// What became of a wish to hear of a resource.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Watch {
+    /// It counts from now on.
+    New,
+    /// It counted already: once is enough.
+    Known,
+    /// There are too many.
+    Full,
+}
+
 /// One session.
 #[derive(Debug)]
 pub struct Session {
@@ -268,19 +279,27 @@ impl Session {
         Reader(Arc::clone(self))
     }
 
-    /// Its client wants to hear of a resource. Says whether there was room for that.
-    pub fn watch(&self, uri: &str) -> bool {
+    /// Its client wants to hear of a resource.
+    pub fn watch(&self, uri: &str) -> Watch {
         let mut state = self.state();
-        if state.watched.len() >= WATCHED_MAX && !state.watched.contains(uri) {
-            return false;
+        if state.watched.contains(uri) {
+            return Watch::Known;
+        }
+        if state.watched.len() >= WATCHED_MAX {
+            return Watch::Full;
         }
         state.watched.insert(uri.to_owned());
-        true
+        Watch::New
     }
 
-    /// Its client does not want to hear of a resource any more.
-    pub fn unwatch(&self, uri: &str) {
-        self.state().watched.remove(uri);
+    /// Its client does not want to hear of a resource any more. Says whether it did.
+    pub fn unwatch(&self, uri: &str) -> bool {
+        self.state().watched.remove(uri)
+    }
+
+    /// Its client wants to hear of nothing any more; what it did want to hear of.
+    pub fn unwatch_all(&self) -> BTreeSet<String> {
+        std::mem::take(&mut self.state().watched)
     }
 
     /// The notification of a piece of news, if its client wants to hear it.

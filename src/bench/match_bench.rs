@@ -255,6 +255,7 @@ mod tests {
             model_sha256: String::new(),
             labels: none,
             labels_sha256: String::new(),
+            pieces: None,
         };
         let figures = run(load, Some(12), &source).expect("loads");
         assert_eq!(figures["commands"], 12);

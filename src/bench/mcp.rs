@@ -5,6 +5,8 @@
 //! one line to the server and back. So what is added is one bare hop and the gate; the bare hop is measured too, as a
 //! `ping` to the daemon.
 
+mod beside;
+
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::os::unix::net::{UnixDatagram, UnixStream};
@@ -165,16 +167,18 @@ impl Drop for Ours {
     }
 }
 
-/// Measures in `directory`, which is empty and the caller's.
+/// Measures in `directory`, which is empty and the caller's; `beside` are other programs, `NAME=COMMAND` each.
 ///
 /// # Errors
 /// When the daemon or the server does not start, or a call goes wrong.
-pub fn run(directory: &Path) -> io::Result<Value> {
+pub fn run(directory: &Path, beside: &[String]) -> io::Result<Value> {
     let binary = std::env::current_exe()?;
+    let mut others = beside::start(beside, &binary)?;
     let daemon = Daemon::start(&binary, directory)?;
     let (mut direct, _server) = direct(&binary)?;
     let mut proxied = daemon.client()?;
     daemon.wait_up(&mut proxied)?;
+    let version = json!({"verb": "version"});
     let text = json!({"text": "about as much as a reading of a register or a line of a log"});
     let (mut straight, mut through, mut hop) = (Vec::new(), Vec::new(), Vec::new());
     let mut own = Vec::new();
@@ -187,27 +191,27 @@ pub fn run(directory: &Path) -> io::Result<Value> {
                 proxied.ask("ping", &json!({}))?;
                 begun.elapsed().as_secs_f64() * 1e6
             },
-            proxied.call("task", &json!({"verb": "list"}))?,
+            proxied.call("system", &version)?,
         ];
+        for other in &mut others {
+            other.call(turn >= WARM_UP)?;
+        }
         if turn >= WARM_UP {
             for (all, figure) in [&mut straight, &mut through, &mut hop, &mut own].into_iter().zip(figures) {
                 all.push(figure);
             }
         }
     }
+    let at = |all: &mut Vec<f64>, percent: usize| percentile(all, percent);
     let mut changing = Vec::new();
     for _ in 0..CALLS / 10 {
         changing.push(proxied.call("bench__change", &text)?);
     }
     let calls_per_s = proxied.rush("bench__echo", &text)?;
-    let own_calls_per_s = proxied.rush("task", &json!({"verb": "list"}))?;
+    let own_calls_per_s = proxied.rush("system", &version)?;
+    let beside = beside::figures(others)?;
     let mut deaths = daemon.deaths(&mut proxied)?;
     let sessions = daemon.sessions()?;
-    let at = |all: &mut Vec<f64>, percent: usize| {
-        all.sort_by(f64::total_cmp);
-        let rank = (all.len() * percent).div_ceil(100).clamp(1, all.len());
-        (all[rank - 1] * 10.0).round() / 10.0
-    };
     let [direct_p50, direct_p99] = [50, 99].map(|percent| at(&mut straight, percent));
     let [proxied_p50, proxied_p99] = [50, 99].map(|percent| at(&mut through, percent));
     Ok(json!({
@@ -226,12 +230,24 @@ pub fn run(directory: &Path) -> io::Result<Value> {
         "sessions_1000_mib": sessions,
         "dead_child_ms": at(&mut deaths, 50),
         "dead_child_ms_max": at(&mut deaths, 100),
+        "beside": beside,
     }))
 }
 
+/// The figure below which so many of a hundred lie, to one decimal.
+fn percentile(all: &mut [f64], percent: usize) -> f64 {
+    all.sort_by(f64::total_cmp);
+    let rank = (all.len() * percent).div_ceil(100).max(1);
+    all.get(rank - 1).map_or(f64::NAN, |figure| (figure * 10.0).round() / 10.0)
+}
+
 fn direct(binary: &Path) -> io::Result<(Direct, Ours)> {
-    let mut child =
-        Command::new(binary).args(["bench", "mcp-server"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+    piped(Command::new(binary).args(["bench", "mcp-server"]))
+}
+
+/// A server on its standard input and output, greeted.
+fn piped(command: &mut Command) -> io::Result<(Direct, Ours)> {
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
     let missing = || io::Error::other("the server has no pipe");
     let (stdin, stdout) = (child.stdin.take().ok_or_else(missing)?, child.stdout.take().ok_or_else(missing)?);
     let mut peer = Peer::new(stdout, stdin);

@@ -2,8 +2,6 @@
 
 use std::time::Instant;
 
-use interlock_domain::command::grams::grams;
-
 use crate::infer::classifier::{Classifier, ModelError, Source};
 use crate::infer::runtime::Provider;
 
@@ -33,7 +31,7 @@ pub fn run(source: &Source, texts: &[String]) -> Result<Figures, ModelError> {
     for _ in 0..ROUNDS {
         for (text, best) in texts.iter().zip(&mut best) {
             let begun = Instant::now();
-            let labels = classifier.classify(&[&grams(text)])?;
+            let labels = classifier.classify(&[text])?;
             *best = best.min(begun.elapsed().as_secs_f64() * 1e6);
             std::hint::black_box(labels);
         }

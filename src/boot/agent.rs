@@ -83,7 +83,7 @@ pub(super) fn settings(config: &Config, cwd: &Path) -> Result<Option<Arc<Setting
     };
     let endpoint = Endpoint::new(&format!("{base}{path}"), &headers, agent.quiet)?;
     Ok(Some(Arc::new(Settings {
-        endpoint,
+        endpoint: Arc::new(endpoint),
         dialect: Dialect::plain(agent.provider),
         model: agent.model.clone(),
         instructions: agent.instructions.clone(),

@@ -26,13 +26,6 @@ pub(super) async fn watch_tools(mut surface: watch::Receiver<Surface>, learner: 
                 continue;
             }
             let required = definition.input_schema["required"].as_array();
-            learner.appeared(Appeared {
-                server: server.clone(),
-                tool: tool.name().to_string(),
-                title: definition.title.zh.clone(),
-                read_only: definition.annotations.read_only == Some(true),
-                without_arguments: required.is_none_or(Vec::is_empty),
-            });
             let described = Described {
                 name: tool.name().to_string(),
                 description: definition.description.en.clone(),
@@ -44,6 +37,14 @@ pub(super) async fn watch_tools(mut surface: watch::Receiver<Surface>, learner: 
             for fault in describe::faults(&described) {
                 tracing::warn!(server = %server, tool = %tool.name(), "its description is not what its schema says: {fault}");
             }
+            learner.appeared(Appeared {
+                server: server.clone(),
+                tool: tool.name().to_string(),
+                title: definition.title.zh.clone(),
+                read_only: definition.annotations.read_only == Some(true),
+                without_arguments: required.is_none_or(Vec::is_empty),
+                described,
+            });
         }
         if surface.changed().await.is_err() {
             return;

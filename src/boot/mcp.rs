@@ -14,10 +14,10 @@ use serde_json::Value;
 use tokio::sync::watch;
 
 use crate::agents::bridge::{Profile, Profiles};
-use crate::agents::core::{Core, Settings};
-use crate::agents::front::door::{Hosts, Tokens};
+use crate::agents::core::Core;
+use crate::agents::front::door::{Access, Hosts, Tokens};
 use crate::agents::tasks::record::{Saved, Status};
-use crate::config::mcp::{Client, EraChoice, McpSettings, Reach, Secret, Server};
+use crate::config::mcp::{Client, EraChoice, McpSettings, Oauth, Reach, Secret, Server};
 use crate::config::{Config, ConfigError};
 use crate::engine::keeper::Keeper;
 use crate::engine::servers::Setting;
@@ -45,7 +45,7 @@ fn place(secret: &Secret) -> Result<PathBuf, String> {
 }
 
 /// The servers behind us.
-pub(super) fn servers(config: &Config) -> Result<Vec<Setting>, ConfigError> {
+pub(super) fn servers(config: &Config, state: &Path) -> Result<Vec<Setting>, ConfigError> {
     let path = config.file.as_deref().unwrap_or(Path::new("(embedded default)"));
     let wrong =
         |server: &Server, fact: String| ConfigError::of_file(path, format!("mcp.server {}: {fact}", server.name));
@@ -59,9 +59,22 @@ pub(super) fn servers(config: &Config) -> Result<Vec<Setting>, ConfigError> {
                 }
                 down::Reach::Command { command: command.clone(), cwd: cwd.clone(), env: env.clone(), secrets }
             }
-            Reach::Url { url, token } => {
-                let token = token.as_ref().map(place).transpose().map_err(|fact| wrong(server, fact))?;
-                down::Reach::Url { url: url.clone(), token }
+            Reach::Url { url, token, oauth } => {
+                let file = |secret: &Option<Secret>| {
+                    secret.as_ref().map(place).transpose().map_err(|fact| wrong(server, fact))
+                };
+                let login = |oauth: &Oauth| {
+                    Ok::<_, ConfigError>(down::Oauth {
+                        grant: if oauth.is_machine { down::Grant::Client } else { down::Grant::Person },
+                        client_id: oauth.client_id.clone(),
+                        client_secret: file(&oauth.secret)?,
+                        scopes: oauth.scopes.clone(),
+                        // Below `keys`, which nothing that is mediated may read.
+                        file: state.join("keys/mcp").join(format!("{}.json", server.name)),
+                    })
+                };
+                let oauth = oauth.as_ref().map(login).transpose()?;
+                down::Reach::Url { url: url.clone(), token: file(token)?, oauth }
             }
         };
         let spec = down::Spec {
@@ -90,7 +103,7 @@ pub(super) fn profiles(mcp: &McpSettings) -> Profiles {
 }
 
 /// Who may come in over HTTP, and how.
-pub(super) fn front(config: &Config) -> Result<Settings, ConfigError> {
+pub(super) fn access(config: &Config) -> Result<Access, ConfigError> {
     let path = config.file.as_deref().unwrap_or(Path::new("(embedded default)"));
     let mut tokens = Vec::new();
     for client in &config.mcp.clients {
@@ -104,12 +117,11 @@ pub(super) fn front(config: &Config) -> Result<Settings, ConfigError> {
             Some(acceptor(&tls.certificate, &tls.key).map_err(wrong)?)
         }
     };
-    Ok(Settings {
+    Ok(Access {
         tokens: Tokens::new(tokens.iter().map(|(name, token)| (name.as_str(), token.as_str()))),
         hosts: hosts(config.mcp.listen, &config.mcp.hosts),
         tls,
         rates: config.mcp.clients.iter().map(|client| (client.name.clone(), client.rate)).collect(),
-        ..Settings::default()
     })
 }
 

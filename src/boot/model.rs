@@ -27,21 +27,22 @@ pub fn source(manifest: Option<&Path>) -> Result<Source, ConfigError> {
         None => {
             let manifest = model::parse(Path::new(model::EMBEDDED_NAME), model::EMBEDDED)?;
             let (model, labels) = (Bytes::Embedded(model::EMBEDDED_MODEL), Bytes::Embedded(model::EMBEDDED_LABELS));
-            Ok(of(manifest, "the embedded model".to_owned(), model, labels))
+            Ok(of(manifest, "the embedded model".to_owned(), model, labels, None))
         }
         Some(path) => {
             let manifest = model::read(path)?;
             let folder = path.parent().unwrap_or(Path::new("."));
             let model = folder.join(&manifest.file);
             let labels = folder.join(&manifest.labels);
-            Ok(of(manifest, model.display().to_string(), Bytes::File(model), Bytes::File(labels)))
+            let pieces = manifest.pieces.as_ref().map(|(name, hash)| (Bytes::File(folder.join(name)), hash.clone()));
+            Ok(of(manifest, model.display().to_string(), Bytes::File(model), Bytes::File(labels), pieces))
         }
     }
 }
 
-fn of(manifest: Manifest, name: String, model: Bytes, labels: Bytes) -> Source {
+fn of(manifest: Manifest, name: String, model: Bytes, labels: Bytes, pieces: Option<(Bytes, String)>) -> Source {
     let Manifest { sha256, labels_sha256, .. } = manifest;
-    Source { name, model, model_sha256: sha256, labels, labels_sha256 }
+    Source { name, model, model_sha256: sha256, labels, labels_sha256, pieces }
 }
 
 /// The classifier of a configuration; none when the model stage is switched off.

@@ -10,7 +10,7 @@ use tokio::sync::watch;
 
 use super::{Places, commands, mcp, model, surface};
 use crate::agents::bridge::Profiles;
-use crate::config::mcp::McpSettings;
+use crate::agents::core::Core;
 use crate::config::{self, Config};
 use crate::control::wire::{Kind, Trouble};
 use crate::engine::handle::{Grounds, Mediator};
@@ -38,6 +38,7 @@ pub(super) struct Reloader {
     pub(super) devices_sender: watch::Sender<Arc<Devices>>,
     pub(super) recipes_sender: watch::Sender<Arc<Recipes>>,
     pub(super) profiles_sender: watch::Sender<Arc<Profiles>>,
+    pub(super) mcp: Arc<Core>,
     /// The devices of the embedded plant, while it runs.
     pub(super) plant: Option<Devices>,
 }
@@ -79,7 +80,8 @@ impl Reloader {
         let grounds = surface::grounds(&config, &self.places.state, self.model_sender.subscribe()).map_err(bug)?;
         let tools = surface::tools(&config, Arc::clone(&devices), &grounds, self.servers.down()).map_err(bug)?;
         let base = surface::base(&devices, &config).map_err(bug)?;
-        let servers = mcp::servers(&config).map_err(refused)?;
+        let servers = mcp::servers(&config, &self.places.state).map_err(refused)?;
+        let access = mcp::access(&config).map_err(refused)?;
         let settings = surface::settings(&config, &self.places);
         let model = super::agent::settings(&config, &grounds.cwd)
             .map_err(|error| Trouble::new(Kind::Config, error.to_string()))?;
@@ -89,6 +91,8 @@ impl Reloader {
         self.mediator.reconfigure(settings, own.clone(), tools).await.map_err(busy)?;
         let _ = self.surface_sender.send(own);
         let _ = self.profiles_sender.send(Arc::new(mcp::profiles(&config.mcp)));
+        // Before anything that may take a while: a token that is taken back is good for nothing from now on.
+        self.mcp.admit(access);
         // The tools of the servers come back in one step, under the new rules.
         self.servers.configure(base, Arc::clone(&config.rules), servers).await;
         let _ = self.grounds_sender.send(Arc::new(grounds));
@@ -117,11 +121,11 @@ impl Reloader {
             return Err(restart("whether the embedded plant runs (a first [[device]])"));
         }
         let (old, new) = (&self.config.mcp, &config.mcp);
-        let tokens = |mcp: &McpSettings| -> Vec<_> {
-            mcp.clients.iter().map(|client| (client.name.clone(), client.token.clone())).collect()
-        };
-        if (old.listen, &old.tls, &old.hosts, tokens(old)) != (new.listen, &new.tls, &new.hosts, tokens(new)) {
-            return Err(restart("where MCP listens, and who may come in,"));
+        if old.listen != new.listen {
+            return Err(restart("where MCP listens ([mcp] listen, enabled)"));
+        }
+        if old.tls.is_some() != new.tls.is_some() {
+            return Err(restart("whether MCP speaks TLS (tls-certificate, tls-key)"));
         }
         if (self.config.wyoming_listen, &self.config.wyoming_socket) != (config.wyoming_listen, &config.wyoming_socket)
         {

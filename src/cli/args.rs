@@ -107,7 +107,8 @@ pub enum Verb {
     #[command(
         after_help = "Example (in an MCP client's configuration):\n  command = \"interlock\", args = [\"mcp\"]\n\n\
                             Example (which servers there are, and which of their tools wait for approval):\n  \
-                            interlock mcp list"
+                            interlock mcp list\n\n\
+                            Example (a server that wants a login, once):\n  interlock mcp login tickets"
     )]
     Mcp(McpArgs),
     /// Measured figures of this machine; needs no daemon.
@@ -166,6 +167,15 @@ pub enum McpVerb {
         /// One JSON object.
         #[arg(long)]
         json: bool,
+    },
+    /// Logs in once at a server that wants OAuth: prints an address for a browser and waits for what it brings back.
+    #[command(after_help = "Example:\n  interlock mcp login tickets")]
+    Login {
+        /// The server.
+        server: String,
+        /// The port of this machine that the browser is sent back to; a free one if not given.
+        #[arg(long, default_value_t = 0)]
+        port: u16,
     },
 }
 
@@ -410,6 +420,10 @@ pub struct BenchArgs {
     /// Scale the command set to so many (bench match).
     #[arg(long, value_name = "N")]
     pub commands: Option<usize>,
+    /// Another program, measured in the same run (bench mcp): an MCP server on its standard input and output with a tool
+    /// `version` or `echo`. `{server}` in its command stands for the server that the daemon has behind it.
+    #[arg(long, value_name = "NAME=COMMAND")]
+    pub beside: Vec<String>,
     /// One JSON object.
     #[arg(long)]
     pub json: bool,

@@ -25,7 +25,7 @@ pub(super) fn bench(args: &BenchArgs, out: &Out) -> Result<(), CliError> {
         BenchName::Gate => bench::gate::run().map_err(failed)?.to_json(),
         BenchName::Schedule => bench::schedule::run(&Scratch::new()?.0).map_err(failed)?,
         BenchName::Effects => bench::effects::run(args.long).map_err(failed)?,
-        BenchName::Mcp => bench::mcp::run(&Scratch::new()?.0).map_err(failed)?,
+        BenchName::Mcp => bench::mcp::run(&Scratch::new()?.0, &args.beside).map_err(failed)?,
         BenchName::McpServer => return bench::mcp::server().map_err(failed),
         BenchName::Normalize => bench::normalize::run(),
         BenchName::Startup => bench::startup::run(&Scratch::new()?.0).map_err(failed)?,

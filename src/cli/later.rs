@@ -8,7 +8,7 @@ use interlock_domain::command::cascade::{Stages, Step, Walk};
 use interlock_domain::command::resolution::{Candidate, Passage, Resolution, Stage};
 
 use crate::boot::model;
-use crate::infer::classifier::{Classifier, Source};
+use crate::infer::classifier::{Classifier, Course, Source};
 use crate::infer::knowledge::{Found, Library};
 use crate::infer::runtime::Provider;
 
@@ -29,15 +29,16 @@ pub(super) struct Beside {
 /// The stages.
 pub(super) struct Later {
     source: Source,
+    course: Course,
     state: Option<PathBuf>,
     classifier: Option<Result<Classifier, String>>,
     library: Option<Result<Option<Library>, String>>,
 }
 
 impl Later {
-    /// With this model, and the passages of this state directory; without one, those that are shipped.
-    pub(super) fn new(source: Source, state: Option<PathBuf>) -> Later {
-        Later { source, state, classifier: None, library: None }
+    /// With this model, taught this, and the passages of this state directory; without one, those that are shipped.
+    pub(super) fn new(source: Source, course: Course, state: Option<PathBuf>) -> Later {
+        Later { source, course, state, classifier: None, library: None }
     }
 
     /// The stages that take part when none are named: all of them.
@@ -51,8 +52,8 @@ impl Later {
         loop {
             match walk.next() {
                 Step::Done(resolution) => return (resolution, beside),
-                Step::Classify(grams) => {
-                    let labels = self.classify(&grams, &mut beside);
+                Step::Classify(text) => {
+                    let labels = self.classify(&text, &mut beside);
                     walk.classified(&labels);
                 }
                 Step::Retrieve(question) => {
@@ -64,12 +65,17 @@ impl Later {
         }
     }
 
-    fn classify(&mut self, grams: &[i32], beside: &mut Beside) -> Vec<Candidate> {
+    fn classify(&mut self, text: &str, beside: &mut Beside) -> Vec<Candidate> {
         let begun = Instant::now();
         let is_first = self.classifier.is_none();
-        let loaded = self
-            .classifier
-            .get_or_insert_with(|| Classifier::load(&self.source, Provider::Auto).map_err(|error| error.to_string()));
+        let loaded = self.classifier.get_or_insert_with(|| {
+            let mut classifier = Classifier::load(&self.source, Provider::Auto).map_err(|error| error.to_string())?;
+            match classifier.teach(&self.course).map_err(|error| error.to_string())? {
+                Ok(_) => {}
+                Err(why) => beside.lines.push_str(&format!("model: its head stays as it is: {why}\n")),
+            }
+            Ok(classifier)
+        });
         if is_first {
             beside.loading += begun.elapsed();
         }
@@ -77,7 +83,7 @@ impl Later {
         let answered = match loaded {
             Ok(classifier) => {
                 lines.push_str(&format!("model: {}\n", classifier.running()));
-                classifier.classify(&[grams]).map_err(|error| error.to_string())
+                classifier.classify(&[text]).map_err(|error| error.to_string())
             }
             Err(why) => Err(why.clone()),
         };

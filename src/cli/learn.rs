@@ -40,7 +40,10 @@ pub(super) fn learn(
             }
             Ok(())
         }
-        LearnVerb::Describe { files } => super::learn_describe::describe(files, out),
+        LearnVerb::Describe { files, propose } => {
+            let ask = |proposal: Value| client()?.ask("learn.propose", json!({ "proposal": proposal }));
+            super::learn_describe::describe(files, propose.then_some(&ask as super::learn_describe::Ask<'_>), out)
+        }
         LearnVerb::Propose(args) => propose(args, client, out),
         LearnVerb::Approve { proposal, json } => {
             told(client()?.ask("learn.approve", json!({ "proposal": proposal, "lang": lang }))?, *json, out)
@@ -64,7 +67,7 @@ fn proposal(row: &Value, out: &Out) -> Result<(), CliError> {
         "{} {} {} -> {} ({}, {}): {}",
         shown(row, "state"),
         shown(row, "channel"),
-        shown(row, "text"),
+        shown(row, "text").replace('\n', " / "),
         shown(row, "command"),
         shown(row, "source"),
         shown(row, "by"),

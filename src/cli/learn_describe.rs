@@ -1,12 +1,14 @@
 //! `interlock learn describe`: tool descriptions and skills against what they describe, and how they could be mended.
 //!
-//! Nothing is written: what an agent is told is for a person to approve.
+//! Nothing is written and nobody is told anything else by it: a repair is a line of `learn propose`, and becomes what
+//! agents are told when a person has approved it.
 
 use std::collections::BTreeSet;
 use std::io::BufRead;
 use std::path::{Path, PathBuf};
 
-use interlock_domain::learn::describe::{self, Described, Seen};
+use interlock_domain::learn::describe::{self, Described};
+use interlock_domain::learn::retold::{Repair, Subject};
 use interlock_domain::learn::skill::{self, Skill};
 use serde_json::{Value, json};
 
@@ -14,16 +16,24 @@ use super::error::{CliError, Exit};
 use super::match_verb;
 use super::out::Out;
 use crate::config;
+use crate::record::retold;
 
 /// Files of one skill that are looked at.
 const FILES_MAX: usize = 2000;
 
-/// Checks what the files hold, or standard input without any: tools of `tools/list` as JSON, SKILL.md as it is.
-pub(super) fn describe(files: &[PathBuf], out: &Out) -> Result<(), CliError> {
+/// Takes a proposal to the daemon and gives its answer.
+pub(super) type Ask<'a> = &'a dyn Fn(Value) -> Result<Value, CliError>;
+
+/// Checks what the files hold, or standard input without any: tools of `tools/list` as JSON, SKILL.md as it is. With
+/// `propose`, what can be mended is proposed.
+pub(super) fn describe(files: &[PathBuf], propose: Option<Ask<'_>>, out: &Out) -> Result<(), CliError> {
     let (mut any, mut bad) = (false, false);
     let mut tools = BTreeSet::new();
-    let mut answer = |value: Value| {
+    let mut answer = |mut value: Value| {
         any |= value["faults"].as_array().is_some_and(|faults| !faults.is_empty());
+        if let Some(ask) = propose.filter(|_| !value["proposal"].is_null()) {
+            value["proposed"] = ask(value["proposal"].clone())?;
+        }
         out.json(&value)
     };
     if files.is_empty() {
@@ -62,7 +72,9 @@ pub(super) fn describe(files: &[PathBuf], out: &Out) -> Result<(), CliError> {
         let skill = read_skill(file, &tools)?;
         let faults: Vec<String> = skill::faults(&skill).iter().map(ToString::to_string).collect();
         let repaired = if faults.is_empty() { None } else { skill::repaired(&skill) };
-        answer(json!({ "skill": skill.folder, "faults": faults, "repaired": repaired }))?;
+        let name = skill.folder.clone();
+        let proposal = Repair::of(Subject::Skill(skill)).map(|repair| retold::repair(&repair));
+        answer(json!({ "skill": name, "faults": faults, "repaired": repaired, "proposal": proposal }))?;
     }
     match (bad, any) {
         (true, _) => Err(CliError::silent(Exit::Data)),
@@ -78,7 +90,8 @@ fn is_skill(file: &Path) -> bool {
 fn told(tool: &Described) -> Value {
     let faults: Vec<String> = describe::faults(tool).iter().map(ToString::to_string).collect();
     let repaired = if faults.is_empty() { None } else { describe::repaired(tool) };
-    json!({ "tool": tool.name, "faults": faults, "repaired": repaired })
+    let proposal = Repair::of(Subject::Tool(tool.clone())).map(|repair| retold::repair(&repair));
+    json!({ "tool": tool.name, "faults": faults, "repaired": repaired, "proposal": proposal })
 }
 
 /// One tool, a list of them, or the answer to `tools/list`.
@@ -95,26 +108,7 @@ fn listed(value: &Value) -> Result<Vec<Described>, String> {
 }
 
 fn tool(value: &Value) -> Result<Described, String> {
-    let name = value["name"].as_str().ok_or("a tool has a name")?;
-    let hint = |key: &str| value["annotations"][key].as_bool();
-    let seen = value["seen"].as_array().into_iter().flatten().map(|one| Seen {
-        given: one["given"]
-            .as_array()
-            .into_iter()
-            .flatten()
-            .filter_map(|name| name.as_str().map(str::to_owned))
-            .collect(),
-        complaint: one["complaint"].as_str().map(str::to_owned),
-        changed: one["changed"].as_bool().unwrap_or(false),
-    });
-    Ok(Described {
-        name: name.to_owned(),
-        description: value["description"].as_str().unwrap_or_default().to_owned(),
-        schema: value.get("inputSchema").cloned().unwrap_or(Value::Null),
-        read_only: hint("readOnlyHint"),
-        destructive: hint("destructiveHint"),
-        seen: seen.collect(),
-    })
+    retold::read_tool(value).map_err(|error| error.to_string())
 }
 
 fn read_skill(file: &Path, tools: &BTreeSet<String>) -> Result<Skill, CliError> {

@@ -17,7 +17,8 @@ use thiserror::Error;
 
 use super::later::Later;
 use crate::boot::model;
-use crate::config::{ConfigError, commands, lexicon};
+use crate::config::{ConfigError, commands, lexicon, regression};
+use crate::infer::classifier::Course;
 
 /// Longest input line, in bytes. An utterance is far shorter; a longer line is refused and the next one is read.
 const LINE_LEN_MAX: usize = 64 * 1024;
@@ -137,7 +138,9 @@ pub fn run(args: &MatchArgs, input: &mut dyn BufRead, output: &mut dyn Write) ->
     let mut learned = learned(args.state.as_deref())?;
     learned.commands.retain(|new| !set.list.iter().any(|known| known.id == new.id));
     let understanding = Understanding::compile_learned(set, &words, &costs, &learned);
-    let later = Later::new(model::source(args.model.as_deref())?, args.state.clone());
+    let replay = regression::read(Path::new(regression::EMBEDDED_NAME), regression::EMBEDDED)?;
+    let course = Course::of(&learned, &replay);
+    let later = Later::new(model::source(args.model.as_deref())?, course, args.state.clone());
     let verb = Verb {
         understanding: &understanding,
         stages,

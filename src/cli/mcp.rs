@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use super::args::McpVerb;
 use super::client::Client;
 use super::error::{CliError, Exit};
+use super::mcp_login::login;
 use super::out::{Out, shown};
 use crate::control::wire::VERSION;
 
@@ -53,11 +54,15 @@ fn gone(error: std::io::Error) -> CliError {
     CliError::new(Exit::Unavailable, format!("the daemon went away: {error}"))
 }
 
-pub(super) fn servers(verb: &McpVerb, client: Client, out: &Out) -> Result<(), CliError> {
+pub(super) fn servers(
+    verb: &McpVerb,
+    client: impl Fn() -> Result<Client, CliError>,
+    out: &Out,
+) -> Result<(), CliError> {
     match verb {
         McpVerb::List(args) => {
             let mut any = false;
-            client.each("mcp.list", json!({}), |row| {
+            client()?.each("mcp.list", json!({}), |row| {
                 any = true;
                 if args.json { out.json(&row) } else { server(&row, out) }
             })?;
@@ -68,8 +73,9 @@ pub(super) fn servers(verb: &McpVerb, client: Client, out: &Out) -> Result<(), C
             }
             Ok(())
         }
+        McpVerb::Login { server, port } => login(server, *port, client, out),
         McpVerb::Approve { server, tool, json } => {
-            let answer = client.ask("mcp.approve", json!({ "server": server, "tool": tool }))?;
+            let answer = client()?.ask("mcp.approve", json!({ "server": server, "tool": tool }))?;
             if *json {
                 return out.json(&answer);
             }

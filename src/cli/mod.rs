@@ -27,6 +27,7 @@ mod learn_describe;
 pub mod learn_propose;
 pub mod match_verb;
 mod mcp;
+mod mcp_login;
 mod out;
 pub mod places;
 mod policy;
@@ -95,7 +96,7 @@ fn verb(cli: &Cli, out: &Out) -> Result<ExitCode, CliError> {
         Verb::Effects(verb) => effects::effects(verb, client, out),
         Verb::Mcp(args) => match &args.verb {
             None => mcp::bridge(client()?),
-            Some(verb) => mcp::servers(verb, client()?, out),
+            Some(verb) => mcp::servers(verb, client, out),
         },
         Verb::Bench(args) => bench::bench(args, out),
         Verb::Doctor(args) => doctor::doctor(args, cli.socket.as_deref(), out),

@@ -220,7 +220,7 @@ impl<'a> Reader<'a> {
 
     fn slot(&self, node: &Node<'a>) -> Result<Slot, ConfigError> {
         let table = self.table(node)?;
-        self.known(table, &["name", "type", "required", "values"])?;
+        self.known(table, &["name", "type", "required", "values", "range"])?;
         let needed = |key: &str| table.get(key).ok_or_else(|| self.at(node, format!("the slot has no {key:?}")));
         let kind = needed("type")?;
         let kind_name = self.string(kind)?;
@@ -235,12 +235,32 @@ impl<'a> Reader<'a> {
                 .at(kind, "a slot of type list has values, and no other type has")
                 .hint("type = \"list\", values = [\"厨房\", { say = \"打开\", value = \"on\" }]"));
         }
+        let range = table.get("range").map(|node| self.range(node, of)).transpose()?;
         Ok(Slot {
+            range,
             name: self.string(needed("name")?)?.to_owned(),
             kind: of,
             values,
             required: table.get("required").map(|node| self.boolean(node)).transpose()?.unwrap_or(false),
         })
+    }
+
+    /// `[0, 100]`.
+    fn range(&self, node: &Node<'a>, of: SlotKind) -> Result<(i64, i64), ConfigError> {
+        let wrong = || self.at(node, "the range is not two whole numbers, the least first").hint("range = [0, 100]");
+        let whole = |value: &Node<'a>| value.get_ref().as_integer().and_then(|number| number.as_str().parse().ok());
+        let ends: Option<Vec<i64>> = self.array(node)?.map(whole).collect();
+        match (of, ends.as_deref()) {
+            (SlotKind::Number | SlotKind::Percent | SlotKind::Duration | SlotKind::DeviceNo, Some([least, most]))
+                if least <= most =>
+            {
+                Ok((*least, *most))
+            }
+            (SlotKind::Number | SlotKind::Percent | SlotKind::Duration | SlotKind::DeviceNo, _) => Err(wrong()),
+            (SlotKind::Digits | SlotKind::Zone | SlotKind::List | SlotKind::Free, _) => {
+                Err(self.at(node, "only a slot that holds a number has a range"))
+            }
+        }
     }
 
     /// `"厨房"`, or `{ say = "打开", value = "on" }`.

@@ -25,6 +25,17 @@ const SKILLS_MAX: usize = 64;
 const CHECK_SECONDS: std::ops::RangeInclusive<u64> = 1..=110;
 const CHECK_DEFAULT: Duration = Duration::from_secs(60);
 
+/// The most entries of a skills folder that are looked at, so that a folder of a million files is no start of an hour.
+const SKILL_ENTRIES_MAX: usize = 1024;
+
+/// Names that no alias may take: those of tools of the daemon, and of what the loop answers by itself. An alias that had
+/// one would stand in for it.
+const RESERVED: &[&str] =
+    &["alarm", "describe_tool", "log", "monitor", "report", "skill", "subagent", "system", "task", "workflow"];
+
+/// What stands between the server and the tool in the name of a tool of an MCP server.
+const OF_A_SERVER: &str = "__";
+
 /// Tools that may have another name: those whose work does not depend on what they are called.
 pub(super) const ALIASED: &[&str] = &["device", "read_file", "write_file", "shell", "http"];
 
@@ -184,7 +195,13 @@ impl Place<'_> {
                     .wrong(&alias.tool, format!("{of} cannot have another name"))
                     .hint(format!("one of {}", ALIASED.join(", "))));
             }
-            if ALIASED.contains(&name.as_str()) || found.aliases.iter().any(|known| known.name == name) {
+            let taken = ALIASED.contains(&name.as_str()) || RESERVED.contains(&name.as_str());
+            if name.as_str().contains(OF_A_SERVER) {
+                return Err(self
+                    .wrong(&alias.name, format!("{name} would stand for a tool of an MCP server"))
+                    .hint(format!("a name without {OF_A_SERVER} inside")));
+            }
+            if taken || found.aliases.iter().any(|known| known.name == name) {
                 return Err(self.wrong(&alias.name, format!("there is a tool {name} already")));
             }
             if found.aliases.len() == ALIASES_MAX {
@@ -230,14 +247,20 @@ impl Place<'_> {
 /// Reads the skills of a folder: each a folder with a `SKILL.md`.
 fn skills(dir: &Path, source: Source, found: &mut Extensions) -> Result<(), ConfigError> {
     let listed = std::fs::read_dir(dir).map_err(|error| ConfigError::of_file(dir, error.to_string()))?;
-    let mut files: Vec<PathBuf> = listed
-        .filter_map(Result::ok)
-        .map(|entry| entry.path().join("SKILL.md"))
-        .filter(|file| file.is_file())
-        .collect();
+    let entries: Vec<PathBuf> =
+        listed.take(SKILL_ENTRIES_MAX + 1).filter_map(Result::ok).map(|entry| entry.path()).collect();
+    if entries.len() > SKILL_ENTRIES_MAX {
+        return Err(ConfigError::of_file(dir, format!("the folder has more than {SKILL_ENTRIES_MAX} entries")));
+    }
+    let mut files: Vec<PathBuf> =
+        entries.into_iter().map(|entry| entry.join("SKILL.md")).filter(|f| f.is_file()).collect();
     // The order of a directory is nobody's.
     files.sort();
     for file in files {
+        // A plugin comes from somebody else; a link in it is no way to another one's files.
+        if source == Source::Plugin {
+            stays_in(dir, &file)?;
+        }
         let text = super::read(&file)?;
         let skill = Skill::parse(&text, source).map_err(|bad| ConfigError::of_file(&file, bad.to_string()))?;
         if found.skills.iter().any(|known| known.name == skill.name) {
@@ -249,6 +272,17 @@ fn skills(dir: &Path, source: Source, found: &mut Extensions) -> Result<(), Conf
         found.skills.push(skill);
     }
     Ok(())
+}
+
+/// Where a file of a plugin really lies is in the plugin.
+fn stays_in(dir: &Path, file: &Path) -> Result<(), ConfigError> {
+    let real = |path: &Path| path.canonicalize().map_err(|error| ConfigError::of_file(path, error.to_string()));
+    let (dir, real) = (real(dir)?, real(file)?);
+    if real.starts_with(&dir) {
+        return Ok(());
+    }
+    let said = format!("it is a link to {}, which lies outside of the plugin", real.display());
+    Err(ConfigError::of_file(file, said).hint("put the file itself into the plugin's folder"))
 }
 
 /// Reads a plugin.
@@ -268,11 +302,15 @@ fn plugin(dir: &Path, found: &mut Extensions) -> Result<(), ConfigError> {
         if plain { Ok(file) } else { Err(here.wrong(at, format!("{:?} leads out of the plugin", at.get_ref()))) }
     };
     for file in &manifest.commands {
-        found.command_files.push(inside(file)?);
+        let file = inside(file)?;
+        stays_in(dir, &file)?;
+        found.command_files.push(file);
     }
     here.aliases(&manifest.alias, found)?;
-    if let Some(dir) = &manifest.skills {
-        skills(&inside(dir)?, Source::Plugin, found)?;
+    if let Some(folder) = &manifest.skills {
+        let folder = inside(folder)?;
+        stays_in(dir, &folder)?;
+        skills(&folder, Source::Plugin, found)?;
     }
     let brought = mcp::of_plugin(&path, &text, &manifest.mcp)?;
     found.servers.extend(brought.into_iter().map(|server| server.of_plugin(dir)));
@@ -340,8 +378,63 @@ mod tests {
             let said = refused(dir.path(), "[plugins]\ndirs = [\"p\"]\n");
             assert!(said.starts_with(want), "{text}\n{said}");
         }
+        for (name, want) in [
+            ("task", "alias.name there is a tool task already"),
+            ("subagent", "alias.name there is a tool subagent already"),
+            ("describe_tool", "alias.name there is a tool describe_tool already"),
+            ("mail__send", "alias.name mail__send would stand for a tool of an MCP server"),
+        ] {
+            put(
+                dir.path(),
+                "p/plugin.toml",
+                &format!("name = \"git\"\n[[alias]]\nname = \"{name}\"\ntool = \"shell\"\n"),
+            );
+            let said = refused(dir.path(), "[plugins]\ndirs = [\"p\"]\n");
+            assert!(said.starts_with(want), "{name}\n{said}");
+        }
         assert!(refused(dir.path(), "[plugins]\ndirs = [\"none\"]\n").contains("No such file"));
         assert!(refused(dir.path(), "[skills]\nuser = [\"none\"]\n").contains("No such file"));
+    }
+
+    #[test]
+    fn a_hostile_plugin_leads_nowhere_else_and_takes_no_more_than_its_room() {
+        let dir = tempfile::tempdir().unwrap();
+        let skill = "---\nname: x\ndescription: d\n---\nbody\n";
+        put(dir.path(), "outside/x/SKILL.md", skill);
+        put(dir.path(), "outside/commands.toml", "version = 1\n");
+        put(dir.path(), "p/own/commands.toml", "version = 1\n");
+        let link = |to: &str, at: &str| {
+            let at = dir.path().join(at);
+            std::fs::create_dir_all(at.parent().unwrap()).unwrap();
+            let _ = std::fs::remove_file(&at);
+            std::os::unix::fs::symlink(dir.path().join(to), at).unwrap();
+        };
+        link("outside/commands.toml", "p/commands.toml");
+        link("outside", "p/linked");
+        link("outside/x", "p/skills/x");
+        link("p/own/commands.toml", "p/alias.toml");
+        let check = |more: &str, want: &str| {
+            put(dir.path(), "p/plugin.toml", &format!("name = \"git\"\n{more}"));
+            let said = refused(dir.path(), "[plugins]\ndirs = [\"p\"]\n");
+            assert!(said.contains(want) && (said.is_empty() == want.is_empty()), "{more}: {said}");
+        };
+        check("commands = [\"commands.toml\"]\n", "lies outside of the plugin");
+        check("commands = [\"linked/commands.toml\"]\n", "lies outside of the plugin");
+        check("skills = \"linked\"\n", "lies outside of the plugin");
+        check("skills = \"skills\"\n", "lies outside of the plugin");
+        check("commands = [\"/etc/passwd\"]\n", "leads out of the plugin");
+        check("skills = \"..\"\n", "leads out of the plugin");
+        check("commands = [\"alias.toml\"]\n", "");
+        // A file that never ends, one that is too large, a folder of too many.
+        put(dir.path(), "p/big/x/SKILL.md", &format!("{skill}{}", "x".repeat(100_000)));
+        check("skills = \"big\"\n", "are read at most");
+        for at in 0..=SKILL_ENTRIES_MAX {
+            std::fs::create_dir_all(dir.path().join(format!("p/many/{at}"))).unwrap();
+        }
+        check("skills = \"many\"\n", "more than 1024 entries");
+        std::fs::remove_file(dir.path().join("p/plugin.toml")).unwrap();
+        std::os::unix::fs::symlink("/dev/zero", dir.path().join("p/plugin.toml")).unwrap();
+        assert!(refused(dir.path(), "[plugins]\ndirs = [\"p\"]\n").contains("no regular file"));
     }
 
     #[test]

@@ -101,8 +101,8 @@ pub fn import(sources: &[Source], lists: &BTreeMap<String, Vec<String>>) -> Resu
 #[derive(Debug, Clone)]
 enum List {
     Values(Vec<Listed>),
-    Percent,
-    Number,
+    Percent(Option<(i64, i64)>),
+    Number(Option<(i64, i64)>),
     Any,
 }
 
@@ -127,9 +127,14 @@ impl House {
         }
         for (name, list) in tree.get("lists").map(Node::pairs).unwrap_or_default() {
             let kind = if let Some(range) = list.get("range") {
+                let end = |key: &str| range.get(key).and_then(Node::text).and_then(|text| text.parse().ok());
+                let ends = end("from").zip(end("to"));
+                if let Some((from, to)) = ends.filter(|(from, to)| from > to) {
+                    return Err(at(range, format!("the range of the list {name:?} goes from {from} to {to}")));
+                }
                 match range.get("type").and_then(Node::text) {
-                    Some("percentage") => List::Percent,
-                    Some(_) | None => List::Number,
+                    Some("percentage") => List::Percent(ends),
+                    Some(_) | None => List::Number(ends),
                 }
             } else if let Some(values) = list.get("values") {
                 let mut all = Vec::new();
@@ -285,14 +290,14 @@ impl Draft {
             }
             name = format!("{}_{n}", clean(slot));
         }
-        let (kind, values) = match house.lists.get(list) {
-            Some(List::Values(values)) => (SlotKind::List, values.clone()),
-            Some(List::Percent) => (SlotKind::Percent, Vec::new()),
-            Some(List::Number) => (SlotKind::Number, Vec::new()),
-            Some(List::Any) | None => (SlotKind::Free, Vec::new()),
+        let (kind, values, range) = match house.lists.get(list) {
+            Some(List::Values(values)) => (SlotKind::List, values.clone(), None),
+            Some(List::Percent(range)) => (SlotKind::Percent, Vec::new(), *range),
+            Some(List::Number(range)) => (SlotKind::Number, Vec::new(), *range),
+            Some(List::Any) | None => (SlotKind::Free, Vec::new(), None),
         };
         self.lists.push((name.clone(), list.to_owned()));
-        self.slots.push(Slot { values, ..Slot::of(&name, kind, false) });
+        self.slots.push(Slot { values, range, ..Slot::of(&name, kind, false) });
         Ok(name)
     }
 
@@ -379,6 +384,18 @@ expansion_rules:
         );
         check("\"说{anything:what}(吧|)\"", &["说{what}[吧]"], &[("what", SlotKind::Free)]);
         check("\"打开{area}灯\"", &["打开{area}灯"], &[("area", SlotKind::Free)]);
+    }
+
+    #[test]
+    fn a_range_is_kept_and_one_that_is_upside_down_is_refused() {
+        let intents = "intents:\n  A:\n    data:\n      - sentences: [\"亮度{brightness}\"]\n";
+        let sources = [source("_common.yaml", COMMON), source("x.yaml", intents)];
+        let imported = import(&sources, &BTreeMap::new()).expect("imports").commands;
+        assert_eq!(imported.list[0].slots[0].range, Some((0, 100)));
+        assert!(imported.list[0].slots[0].is_implausible(150.0) && !imported.list[0].slots[0].is_implausible(100.0));
+        let upside = COMMON.replace("from: 0, to: 100", "from: 100, to: 0");
+        let error = import(&[source("_common.yaml", &upside)], &BTreeMap::new()).expect_err("refused").to_string();
+        assert!(error.ends_with("the range of the list \"brightness\" goes from 100 to 0"), "{error}");
     }
 
     #[test]

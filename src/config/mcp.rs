@@ -123,7 +123,22 @@ pub enum Reach {
         url: String,
         /// The bearer token that it wants.
         token: Option<Secret>,
+        /// How a token is had by login.
+        oauth: Option<Oauth>,
     },
+}
+
+/// How a server is logged in at (MCP, "Authorization").
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Oauth {
+    /// The secret alone is enough (the grant `client_credentials`); else a person logs in once.
+    pub is_machine: bool,
+    /// The client as the authorization server knows it; without one it is made known there.
+    pub client_id: Option<String>,
+    /// Its secret.
+    pub secret: Option<Secret>,
+    /// What is asked for, where the server does not say.
+    pub scopes: Vec<String>,
 }
 
 /// Which protocol a server speaks.
@@ -177,10 +192,22 @@ struct WrittenServer {
     url: Option<Spanned<String>>,
     token_credential: Option<String>,
     token_file: Option<PathBuf>,
+    oauth: Option<Spanned<WrittenOauth>>,
     prefix: Option<Spanned<String>>,
     era: Option<Spanned<String>>,
     timeout: Option<Spanned<f64>>,
     total_timeout: Option<Spanned<f64>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct WrittenOauth {
+    grant: Option<Spanned<String>>,
+    client_id: Option<String>,
+    client_secret_credential: Option<String>,
+    client_secret_file: Option<PathBuf>,
+    #[serde(default)]
+    scopes: Vec<String>,
 }
 
 /// A mistake: where, what, and perhaps what to do.
@@ -397,6 +424,9 @@ fn reach(server: &Spanned<WrittenServer>) -> Result<Reach, Wrong> {
                 return Err(Wrong::at(command, "a command is a list of a program and its arguments")
                     .hint("command = [\"mcp-server-git\", \"--repository\", \"/srv/repo\"]"));
             }
+            if let Some(oauth) = &fields.oauth {
+                return Err(Wrong::at(oauth, "oauth is for a url; a command gets its secrets by env-credentials"));
+            }
             if token.is_some() {
                 let fact = "a token is for a url; a command gets its secrets by env-credentials";
                 return Err(Wrong::at(command, fact));
@@ -439,10 +469,41 @@ fn reach(server: &Spanned<WrittenServer>) -> Result<Reach, Wrong> {
                 return Err(Wrong::at(url, "a url has no name or password in it")
                     .hint("token-credential or token-file names the secret"));
             }
-            Ok(Reach::Url { url: address.clone(), token })
+            let oauth = fields.oauth.as_ref().map(oauth).transpose()?;
+            if let (Some(oauth), Some(_), Some(_)) = (&fields.oauth, &oauth, &token) {
+                return Err(Wrong::at(oauth, "a server has a token or oauth, and not both"));
+            }
+            Ok(Reach::Url { url: address.clone(), token, oauth })
         }
         (None, None) | (Some(_), Some(_)) => Err(Wrong::at(server, "a server has a command or a url, and not both")),
     }
+}
+
+fn oauth(written: &Spanned<WrittenOauth>) -> Result<Oauth, Wrong> {
+    let fields = written.get_ref();
+    let secret = secret(fields.client_secret_credential.as_ref(), fields.client_secret_file.as_ref())
+        .map_err(|fact| Wrong::at(written, fact.replace("token", "client-secret")))?;
+    let is_machine = match fields.grant.as_ref().map(|grant| (grant, grant.get_ref().as_str())) {
+        None | Some((_, "authorization-code")) => false,
+        Some((_, "client-credentials")) => true,
+        Some((grant, _)) => {
+            return Err(
+                Wrong::at(grant, "there is no such grant").hint("\"authorization-code\" or \"client-credentials\"")
+            );
+        }
+    };
+    if is_machine && (fields.client_id.is_none() || secret.is_none()) {
+        let fact = "client-credentials needs client-id, and client-secret-credential or client-secret-file";
+        return Err(Wrong::at(written, fact));
+    }
+    if secret.is_some() && fields.client_id.is_none() {
+        return Err(Wrong::at(written, "a client secret needs the client-id that it belongs to"));
+    }
+    let is_bad = |text: &String| text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_graphic());
+    if let Some(bad) = fields.scopes.iter().chain(&fields.client_id).find(|text| is_bad(text)) {
+        return Err(Wrong::at(written, format!("{bad:?} is not one word of visible characters")));
+    }
+    Ok(Oauth { is_machine, client_id: fields.client_id.clone(), secret, scopes: fields.scopes.clone() })
 }
 
 fn seconds(written: Option<&Spanned<f64>>, default: Duration) -> Result<Duration, Wrong> {
@@ -495,7 +556,11 @@ mod tests {
         };
         let far = Server {
             name: "far".into(),
-            reach: Reach::Url { url: "https://far.example/mcp".into(), token: Some(Secret::Credential("far".into())) },
+            reach: Reach::Url {
+                url: "https://far.example/mcp".into(),
+                token: Some(Secret::Credential("far".into())),
+                oauth: None,
+            },
             prefix: String::new(),
             era: EraChoice::Modern,
             timeout: Duration::from_secs(5),
@@ -518,11 +583,38 @@ mod tests {
         refused(&server("command = [\"x\"]\ntimeout = 0"), "outside 0.1");
         refused(&server("command = [\"x\"]\nprefix = \"a b\""), "no prefix");
         refused(&server("url = \"http://x\"\ntoken-credential = \"../x\""), "without a path");
+        let oauth = |more: &str| server(&format!("url = \"http://x\"\noauth = {{ {more} }}"));
+        refused(&server("command = [\"x\"]\noauth = {}"), "oauth is for a url");
+        refused(&server("url = \"http://x\"\ntoken-file = \"/t\"\noauth = {}"), "a token or oauth");
+        refused(&oauth("grant = \"password\""), "no such grant");
+        refused(&oauth("grant = \"client-credentials\", client-id = \"a\""), "client-secret-credential");
+        refused(&oauth("client-secret-file = \"/s\""), "needs the client-id");
+        refused(&oauth("client-id = \"a\", client-secret-file = \"s\""), "client-secret-file is an absolute path");
+        refused(&oauth("scopes = [\"a b\"]"), "one word");
+        refused(&oauth("secret = \"x\""), "unknown field");
         refused("[[mcp.server]]\nname = \"a__b\"\ncommand = [\"x\"]", "is no name");
         refused(&format!("{0}command = [\"x\"]\n{0}command = [\"y\"]", server("")), "two of the name");
         let twice = "[[mcp.server]]\nname = \"b\"\nprefix = \"a__\"\ncommand = [\"x\"]";
         refused(&format!("{}command = [\"x\"]\n{twice}", server("")), "another server already");
         refused(&server("commands = [\"x\"]"), "unknown field");
+    }
+
+    #[test]
+    fn a_login_is_a_persons_or_a_machines() {
+        let read = |oauth: &str| {
+            let text = format!("[[mcp.server]]\nname = \"a\"\nurl = \"https://x\"\noauth = {oauth}\n");
+            match read(&text).unwrap().servers.remove(0).reach {
+                Reach::Url { oauth, .. } => oauth.unwrap(),
+                Reach::Command { .. } => panic!("a command"),
+            }
+        };
+        let person = Oauth { is_machine: false, client_id: None, secret: None, scopes: Vec::new() };
+        assert_eq!(read("{}"), person);
+        let machine = "{ grant = \"client-credentials\", client-id = \"box\", client-secret-credential = \"s\", \
+                       scopes = [\"a\", \"b\"] }";
+        let secret = Some(Secret::Credential("s".into()));
+        let scopes = vec!["a".to_owned(), "b".to_owned()];
+        assert_eq!(read(machine), Oauth { is_machine: true, client_id: Some("box".into()), secret, scopes });
     }
 
     #[test]

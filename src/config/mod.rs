@@ -176,7 +176,12 @@ pub fn load(file: Option<&Path>) -> Result<Config, ConfigError> {
 /// # Errors
 /// When it cannot be read, is too long, or is not UTF-8.
 pub fn read(path: &Path) -> Result<String, ConfigError> {
-    let length = std::fs::metadata(path).map_err(|error| unreadable(path, &error))?.len();
+    let meta = std::fs::metadata(path).map_err(|error| unreadable(path, &error))?;
+    // A device or a pipe has no length, and may never end.
+    if !meta.is_file() {
+        return Err(ConfigError::of_file(path, "it is no regular file"));
+    }
+    let length = meta.len();
     if length > FILE_BYTES_MAX {
         return Err(ConfigError::of_file(
             path,

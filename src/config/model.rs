@@ -88,6 +88,8 @@ pub struct Manifest {
     pub labels: PathBuf,
     /// Their SHA-256.
     pub labels_sha256: String,
+    /// The vocabulary of a sentence encoder, relative to the manifest, and its SHA-256; none for a model of grams.
+    pub pieces: Option<(PathBuf, String)>,
 }
 
 #[derive(Deserialize)]
@@ -99,10 +101,13 @@ struct Written {
 /// The keys that the daemon needs; training writes more beside them.
 #[derive(Deserialize)]
 struct Classifier {
+    kind: Option<Spanned<String>>,
     file: Spanned<PathBuf>,
     sha256: Spanned<String>,
     labels: Spanned<PathBuf>,
     labels_sha256: Spanned<String>,
+    pieces: Option<Spanned<PathBuf>>,
+    pieces_sha256: Option<Spanned<String>>,
 }
 
 /// Reads the manifest at `path`.
@@ -123,14 +128,29 @@ pub fn parse(path: &Path, text: &str) -> Result<Manifest, ConfigError> {
     if *written.version.get_ref() != 1 {
         return Err(wrong(written.version.span(), "this build reads version 1"));
     }
-    let Classifier { file, sha256, labels, labels_sha256 } = written.commands;
-    for name in [&file, &labels] {
+    let whole = 0..text.len().min(1);
+    let Classifier { kind, file, sha256, labels, labels_sha256, pieces, pieces_sha256 } = written.commands;
+    let pieces = match (kind.as_ref().map(|kind| kind.get_ref().as_str()), pieces, pieces_sha256) {
+        (None | Some("grams"), None, None) => None,
+        (Some("sentences"), Some(pieces), Some(hash)) => Some((pieces, hash)),
+        (Some("sentences"), _, _) => {
+            return Err(wrong(kind.map_or(whole, |kind| kind.span()), "such a model has pieces and pieces_sha256"));
+        }
+        (None | Some("grams"), _, _) => {
+            return Err(wrong(file.span(), "only a model of the kind \"sentences\" has pieces"));
+        }
+        (Some(_), _, _) => {
+            return Err(wrong(kind.map_or(whole, |kind| kind.span()), "there is no such kind")
+                .hint("\"grams\" or \"sentences\""));
+        }
+    };
+    for name in [&file, &labels].into_iter().chain(pieces.as_ref().map(|(name, _)| name)) {
         let inside = name.get_ref().components().all(|part| matches!(part, std::path::Component::Normal(_)));
         if !inside {
             return Err(wrong(name.span(), "a model's files lie beside its manifest or in a folder there"));
         }
     }
-    for hash in [&sha256, &labels_sha256] {
+    for hash in [&sha256, &labels_sha256].into_iter().chain(pieces.as_ref().map(|(_, hash)| hash)) {
         if hash.get_ref().len() != 64 || !hash.get_ref().bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f')) {
             return Err(wrong(hash.span(), "not a SHA-256 in 64 small hexadecimal digits"));
         }
@@ -140,6 +160,7 @@ pub fn parse(path: &Path, text: &str) -> Result<Manifest, ConfigError> {
         sha256: sha256.into_inner(),
         labels: labels.into_inner(),
         labels_sha256: labels_sha256.into_inner(),
+        pieces: pieces.map(|(name, hash)| (name.into_inner(), hash.into_inner())),
     })
 }
 
@@ -176,6 +197,27 @@ mod tests {
             "\"/l\"",
             "m.toml:5:10: commands.labels: a model's files lie beside its manifest or in a folder there",
         );
+        check("seed = 3\n", "kind = \"tree\"\n", "m.toml:7:8: commands.kind: there is no such kind");
+        check(
+            "seed = 3\n",
+            "kind = \"sentences\"\n",
+            "m.toml:7:8: commands.kind: such a model has pieces and pieces_sha256",
+        );
+        check(
+            "seed = 3\n",
+            "pieces = \"p.tsv\"\n",
+            "m.toml:3:8: commands.file: only a model of the kind \"sentences\" has pieces",
+        );
+    }
+
+    #[test]
+    fn a_sentence_encoder_names_its_pieces() {
+        let hash = "0".repeat(64);
+        let text =
+            GOOD.replace("seed = 3", &format!("kind = \"sentences\"\npieces = \"p.tsv\"\npieces_sha256 = \"{hash}\""));
+        let manifest = parse(Path::new("m.toml"), &text).expect("a manifest");
+        assert_eq!(manifest.pieces, Some((PathBuf::from("p.tsv"), hash)));
+        assert_eq!(parse(Path::new("m.toml"), GOOD).expect("the small one").pieces, None);
     }
 
     fn config(text: &str) -> Result<super::super::Config, String> {

@@ -84,6 +84,9 @@ fn one_slot(slot: &Slot) -> String {
             .collect();
         text.push_str(&format!(", values = [{}]", values.join(", ")));
     }
+    if let Some((least, most)) = slot.range {
+        text.push_str(&format!(", range = [{least}, {most}]"));
+    }
     text.push_str(" }");
     text
 }
@@ -132,7 +135,9 @@ mod tests {
     fn odd_characters_and_lists_survive() {
         let text = "version = 1\n[[command]]\nid = \"a\"\ntext = \"说\\\"\\\\\\u007f\"\nrisk = \"read\"\n\
                     slots = [{ name = \"s\", type = \"list\", values = [\"厨房\", { say = \"打开\", value = \"on\" }] }]\n\
-                    patterns = [\"打开{s}\", \"{s}打开\"]\n";
+                    patterns = [\"打开{s}\", \"{s}打开\"]\n\
+                    [[command]]\nid = \"b\"\ntext = \"设亮度\"\nrisk = \"operate\"\npatterns = [\"亮度{p}\"]\n\
+                    slots = [{ name = \"p\", type = \"percent\", required = true, range = [0, 100] }]\n";
         let set = commands::read(Path::new("a.toml"), text).expect("reads");
         assert_eq!(commands::read(Path::new("b.toml"), &toml(&set, &[])).expect("reads"), set);
     }

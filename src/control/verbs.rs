@@ -19,7 +19,7 @@ use crate::engine::handle::{AnswerTaken, Answered, Mediator, NotTaken, Open, Wan
 use crate::engine::learner::Learner;
 use crate::engine::listener::{Lang, Listener, Said};
 use crate::engine::log::{Log, Query};
-use crate::engine::servers::{self, Servers};
+use crate::engine::servers::{self, NotLoggedIn, Servers};
 use crate::engine::tasks::{self, Tasks};
 
 /// What `reload` sends to whoever owns the configuration.
@@ -117,6 +117,8 @@ pub(super) async fn carry_out(
         "learn.reject" => learn::reject(context, user, &args).await,
         "learn.rollback" => learn::rollback(context, user, &args).await,
         "mcp.approve" => mcp_approve(context, user, &args).await,
+        "mcp.login" => mcp_login(context, &args).await,
+        "mcp.logged-in" => mcp_logged_in(context, user, &args).await,
         "status" => Ok(status(context)),
         "reload" => reload(context).await,
         "evidence.show" => evidence_show(context, &args).await,
@@ -143,6 +145,32 @@ async fn mcp_approve(context: &Context, user: &str, args: &Args<'_>) -> Answer1 
             Err(Trouble::new(Kind::NotSo, fact).hint("interlock mcp list shows which do"))
         }
         Some(count) => Ok(json!({ "server": server, "approved": count })),
+    }
+}
+
+async fn mcp_login(context: &Context, args: &Args<'_>) -> Answer1 {
+    let (server, redirect) = (args.need("server")?, args.need("redirect")?);
+    let url = context.servers.begin_login(server, redirect).await.map_err(|error| not_logged_in(&error))?;
+    Ok(json!({ "server": server, "url": url }))
+}
+
+async fn mcp_logged_in(context: &Context, user: &str, args: &Args<'_>) -> Answer1 {
+    let (server, answer) = (args.need("server")?, args.need("answer")?);
+    context.servers.finish_login(server, answer, user).await.map_err(|error| not_logged_in(&error))?;
+    Ok(json!({ "server": server }))
+}
+
+fn not_logged_in(error: &NotLoggedIn) -> Trouble {
+    match error {
+        NotLoggedIn::NoLogin { .. } => {
+            Trouble::new(Kind::NotFound, error.to_string()).hint("oauth = {} in its [[mcp.server]]")
+        }
+        NotLoggedIn::NotBegun { .. } => Trouble::new(Kind::NotSo, error.to_string()).hint("interlock mcp login SERVER"),
+        NotLoggedIn::Unfit { .. }
+        | NotLoggedIn::Server(_)
+        | NotLoggedIn::NotTheAnswer { .. }
+        | NotLoggedIn::Denied { .. }
+        | NotLoggedIn::NoRandom => Trouble::new(Kind::NotSo, error.to_string()),
     }
 }
 

@@ -192,11 +192,11 @@ pub enum Tie {
     Order,
     /// A wish and what decided it: leave, a question, a denial.
     Decision,
-    /// What belongs together as question and answer: a wish and its end, a question and its answer, what a model was asked
-    /// and the end of its run.
+    /// What belongs together as question and answer: a wish and its end, a question and its answer, what a model was
+    /// asked and the end of its run.
     Pairing,
-    /// What makes or ends another thing: a run and its calls, an answer of a model and the calls in it, a call and the run
-    /// that it made, an unknown and what was found out.
+    /// What makes or ends another thing: a run and its calls, an answer of a model and the calls in it, a call and the
+    /// run that it made, an unknown and what was found out.
     Lifecycle,
 }
 
@@ -446,7 +446,8 @@ impl Graph {
                 edges.insert(Edge { from, to, tie });
             }
         };
-        for (child, parent) in &self.children {
+        // A child hangs on the call that made it, where the log tells which.
+        for (child, parent) in self.children.iter().filter(|(child, _)| !self.makers.contains_key(child)) {
             if let (Some(from), Some(to)) = (opened.get(parent), opened.get(child)) {
                 add(*from, *to, Tie::Lifecycle);
             }
@@ -508,8 +509,8 @@ impl Graph {
         }
         for (at, fact) in self.events.iter().enumerate().filter(|(_, fact)| fact.call.is_none()) {
             // Of a loop only the first move: the others follow from it.
-            let follows = self.moves.get(&fact.run).is_some_and(|moves| moves.contains(&at) && moves[0] != at);
-            if follows {
+            let first = self.moves.get(&fact.run).and_then(|moves| moves.first());
+            if matches!(fact.what, What::Agent(_)) && first != Some(&at) {
                 continue;
             }
             if let Some(from) = opened.get(&fact.run).filter(|from| **from != at) {
@@ -629,7 +630,7 @@ mod tests {
         };
         assert_eq!(of(Tie::Decision), [(2, 4), (2, 7), (3, 5)]);
         assert_eq!(of(Tie::Pairing), [(2, 13), (3, 5), (4, 6), (11, 12)]);
-        assert_eq!(of(Tie::Lifecycle), [(1, 2), (1, 3), (1, 9), (8, 9), (8, 11), (13, 14)]);
+        assert_eq!(of(Tie::Lifecycle), [(1, 2), (1, 3), (8, 9), (8, 11), (13, 14)]);
         assert_eq!(of(Tie::Order), [(2, 4), (3, 5), (4, 6), (6, 7), (7, 8), (8, 13), (11, 12), (13, 14)]);
         assert_eq!(graph.endings(), BTreeMap::from([("done", 1), ("not_started", 1), ("unknown", 1)]));
         assert_eq!(graph.missing, [""; 0]);

@@ -1,10 +1,10 @@
-//! The optional classifier: a command of the operator, or the configured language model, that gives its opinion on a call
-//! before it is judged.
+//! The optional classifier: a command of the operator, or the configured language model, that gives its opinion on a
+//! call before it is judged.
 //!
 //! It is asked where the mode asks nobody (`bypassPermissions`) and about what acts beyond the plant: commands, files
-//! that are written, requests, tools of other servers. Its opinion is one more fact for the gate, behind every rule and
-//! every check that no mode waives; one that fails counts as a question, unless the configuration says otherwise. A
-//! protective action is never held up by it.
+//! that are written, requests, tools of other servers. Its opinion is one more fact for the gate, behind every rule
+//! and every check that no mode waives; one that fails counts as a question, unless the configuration says otherwise.
+//! A protective action is never held up by it.
 //!
 //! What it judges was written by somebody else, and may well talk to it. The worst that such words can reach is what the
 //! mode would have done without a classifier.

@@ -356,7 +356,10 @@ impl Mediator {
         let facts = Arc::new(facts);
         let Within { parent, again, .. } = *within;
         let classified = match (&grounds.classify, &tool) {
-            (Some(classify), Some(tool)) if !wanted.protective => classify.opinion(tool, args.value(), until).await,
+            // Boxed: few have a classifier, and every wish would carry the room for its conversation.
+            (Some(classify), Some(tool)) if !wanted.protective => {
+                Box::pin(classify.opinion(tool, args.value(), until)).await
+            }
             (Some(_) | None, _) => None,
         };
         let part = within.part.clone();
@@ -424,6 +427,11 @@ impl Mediator {
     /// the wish to cancel and nothing else.
     pub fn cancel(&self, batch: BatchId) {
         let _ = self.inbox.try_send(Message::Cancel { batch });
+    }
+
+    /// The same, and waits for a place in the inbox: for who could not say it again.
+    pub async fn cancel_when_room(&self, batch: BatchId) {
+        let _ = self.inbox.send(Message::Cancel { batch }).await;
     }
 
     /// Puts another configuration in force.

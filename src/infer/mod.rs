@@ -6,4 +6,5 @@
 
 pub mod classifier;
 pub mod knowledge;
+mod pieces;
 pub mod runtime;

@@ -140,16 +140,39 @@ fn environment() -> Result<(Environment, PathBuf), RuntimeError> {
     Ok((environment, path))
 }
 
+/// What a model takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Takes {
+    /// A table of static size: so many utterances at once, each of so many numbers.
+    Table {
+        /// Utterances.
+        rows: usize,
+        /// Numbers of each.
+        columns: usize,
+    },
+    /// The pieces of one utterance, as many as it has.
+    Pieces,
+}
+
+/// What one run gives for each utterance, row by row.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Given {
+    /// A chance for each label.
+    pub chances: Vec<f32>,
+    /// What the head decides on; empty for a model that does not show it.
+    pub hidden: Vec<f32>,
+}
+
 /// A model that runs.
 pub struct Model {
     session: Session,
     running: Running,
-    /// Rows and columns of its input.
-    shape: (usize, usize),
+    takes: Takes,
 }
 
 impl Model {
-    /// Loads a model of one input of 32-bit whole numbers and one output, both with two static dimensions.
+    /// Loads a model whose input is one table of 32-bit whole numbers with two static dimensions, or the pieces of a
+    /// sentence (`ids`, and `starts`: 0 and their number). Its outputs are `chances` and, where it shows it, `hidden`.
     ///
     /// # Errors
     /// Why it does not run.
@@ -168,13 +191,16 @@ impl Model {
             None => (session(&environment, bytes, false)?, None),
         };
         let assigned = assignment(&session).map_err(RuntimeError::Model)?;
-        let shape = match session.inputs() {
+        let takes = match session.inputs() {
             [only] => table_of(only.dtype()),
+            [ids, starts] if ids.name() == "ids" && starts.name() == "starts" => Some(Takes::Pieces),
             [] | [_, ..] => None,
         };
-        let shape = shape.ok_or_else(|| RuntimeError::Model("its input is not one table of static size".to_owned()))?;
+        let takes = takes.ok_or_else(|| {
+            RuntimeError::Model("its input is neither one table of static size nor `ids` and `starts`".to_owned())
+        })?;
         let running = Running { library, build: ort::info().to_owned(), assigned, fell_back };
-        Ok(Model { session, running, shape })
+        Ok(Model { session, running, takes })
     }
 
     /// What runs it.
@@ -183,33 +209,50 @@ impl Model {
         &self.running
     }
 
-    /// Rows and columns of its input.
+    /// What it takes.
     #[must_use]
-    pub fn shape(&self) -> (usize, usize) {
-        self.shape
+    pub fn takes(&self) -> Takes {
+        self.takes
     }
 
-    /// Runs it once on a whole table; gives the output's table, row by row.
+    /// Runs it once, on a whole table or on the pieces of one utterance.
     ///
     /// # Errors
     /// When the run fails, or its output is not a table of so many rows.
-    pub fn run(&mut self, table: &[i32]) -> Result<Vec<f32>, RuntimeError> {
+    pub fn run(&mut self, numbers: &[i32]) -> Result<Given, RuntimeError> {
         let failed = |error: ort::Error| RuntimeError::Run(error.to_string());
-        let input = TensorRef::from_array_view(([self.shape.0, self.shape.1], table)).map_err(failed)?;
-        let outputs = self.session.run(ort::inputs![input]).map_err(failed)?;
-        let (_, values) = outputs[0].try_extract_tensor::<f32>().map_err(failed)?;
-        if values.is_empty() || values.len() % self.shape.0 != 0 {
-            return Err(RuntimeError::Run(format!("{} values for {} rows", values.len(), self.shape.0)));
-        }
-        Ok(values.to_vec())
+        let (rows, outputs) = match self.takes {
+            Takes::Table { rows, columns } => {
+                let input = TensorRef::from_array_view(([rows, columns], numbers)).map_err(failed)?;
+                (rows, self.session.run(ort::inputs![input]).map_err(failed)?)
+            }
+            Takes::Pieces => {
+                let count = i64::try_from(numbers.len()).unwrap_or(i64::MAX);
+                let starts = [0, count];
+                let ids = TensorRef::from_array_view(([numbers.len()], numbers)).map_err(failed)?;
+                let starts = TensorRef::from_array_view(([2_usize], &starts[..])).map_err(failed)?;
+                let inputs = ort::inputs!["ids" => ids, "starts" => starts];
+                (1, self.session.run(inputs).map_err(failed)?)
+            }
+        };
+        let table = |at: usize| -> Result<Vec<f32>, RuntimeError> {
+            let (_, values) = outputs[at].try_extract_tensor::<f32>().map_err(failed)?;
+            if values.is_empty() || values.len() % rows != 0 {
+                return Err(RuntimeError::Run(format!("{} values for {rows} rows", values.len())));
+            }
+            Ok(values.to_vec())
+        };
+        let hidden = if outputs.len() > 1 { table(1)? } else { Vec::new() };
+        Ok(Given { chances: table(0)?, hidden })
     }
 }
 
 /// Rows and columns of a table of static size.
-fn table_of(kind: &ValueType) -> Option<(usize, usize)> {
+fn table_of(kind: &ValueType) -> Option<Takes> {
     let ValueType::Tensor { shape, .. } = kind else { return None };
     let [rows, columns] = shape[..] else { return None };
-    usize::try_from(rows).ok().zip(usize::try_from(columns).ok())
+    let (rows, columns) = usize::try_from(rows).ok().zip(usize::try_from(columns).ok())?;
+    Some(Takes::Table { rows, columns })
 }
 
 fn session(environment: &Environment, bytes: &[u8], cann: bool) -> Result<Session, RuntimeError> {

@@ -10,5 +10,6 @@ pub mod header;
 pub mod lines;
 pub mod name;
 pub mod rpc;
+pub mod shape;
 pub mod sse;
 pub mod upward;

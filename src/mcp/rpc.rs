@@ -98,7 +98,8 @@ pub enum Id {
 impl Id {
     fn read(value: &Value) -> Option<Id> {
         match value {
-            Value::Number(number) => Some(Id::Number(number.clone())),
+            Value::Number(number) if is_kept(number) => Some(Id::Number(number.clone())),
+            Value::Number(_) => None,
             Value::String(text) => Some(Id::Text(text.clone())),
             Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
         }
@@ -118,6 +119,13 @@ impl Id {
             Id::Text(text) => Value::String(text.clone()),
         }
     }
+}
+
+/// Whether a number comes back as it was written. Beyond 2^53 a fraction loses digits, and its owner would wait for an
+/// answer that has another id.
+fn is_kept(number: &Number) -> bool {
+    const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
+    number.is_i64() || number.is_u64() || number.as_f64().is_some_and(|number| number.abs() < EXACT_MAX)
 }
 
 impl From<u64> for Id {
@@ -178,6 +186,8 @@ pub struct Unreadable {
     pub id: Option<Id>,
     /// What is wrong with it.
     pub error: RpcError,
+    /// It was meant as an answer: whoever waits for that one waits in vain.
+    pub is_answer: bool,
 }
 
 /// Reads one message.
@@ -194,7 +204,11 @@ pub fn read(bytes: &[u8]) -> Result<Message, Unreadable> {
 /// # Errors
 /// As [`read`].
 pub fn read_within(bytes: &[u8], bound: usize) -> Result<Message, Unreadable> {
-    let refuse = |id: Option<Id>, code: i64, message: String| Unreadable { id, error: RpcError::new(code, message) };
+    let refuse = |id: Option<Id>, code: i64, message: String| Unreadable {
+        id,
+        error: RpcError::new(code, message),
+        is_answer: false,
+    };
     if bytes.len() > bound {
         return Err(too_long());
     }
@@ -239,10 +253,12 @@ pub fn read_within(bytes: &[u8], bound: usize) -> Result<Message, Unreadable> {
                 (Some(result), None) => Ok(result),
                 (None, Some(error)) => Err(RpcError::from_value(&error)),
                 (None, None) => {
-                    return Err(refuse(id, INVALID_REQUEST, "neither \"method\" nor \"result\" nor \"error\"".into()));
+                    let fact = "neither \"method\" nor \"result\" nor \"error\"";
+                    return Err(Unreadable { is_answer: true, ..refuse(id, INVALID_REQUEST, fact.into()) });
                 }
                 (Some(_), Some(_)) => {
-                    return Err(refuse(id, INVALID_REQUEST, "both \"result\" and \"error\"".into()));
+                    let refused = refuse(id, INVALID_REQUEST, "both \"result\" and \"error\"".into());
+                    return Err(Unreadable { is_answer: true, ..refused });
                 }
             };
             match id {
@@ -257,7 +273,7 @@ pub fn read_within(bytes: &[u8], bound: usize) -> Result<Message, Unreadable> {
 #[must_use]
 pub fn too_long() -> Unreadable {
     let message = format!("the message is longer than {MESSAGE_LEN_MAX} bytes");
-    Unreadable { id: None, error: RpcError::new(INVALID_REQUEST, message) }
+    Unreadable { id: None, error: RpcError::new(INVALID_REQUEST, message), is_answer: false }
 }
 
 /// A response, written.

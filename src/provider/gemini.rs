@@ -239,7 +239,9 @@ impl Gemini {
             (Some(at), name) => {
                 let Some(Part::Call { call, .. }) = self.parts.get(at) else { return Err(stray()) };
                 let same = (name.is_empty() || name == call.name) && (id.is_empty() || id == call.provider_id);
-                if !same {
+                // A name once more, without anything for the call that is open, begins another.
+                let begins = !name.is_empty() && id.is_empty() && pieces.is_none() && told.get("args").is_none();
+                if !same || begins {
                     return Err(Fault::Piece(format!("the call of {:?} never ended", call.name)));
                 }
                 at

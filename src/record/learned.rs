@@ -14,6 +14,8 @@ use interlock_domain::risk::Risk;
 use serde_json::{Map, Value, json};
 use thiserror::Error;
 
+use super::retold;
+
 /// The layout of a written set.
 const VERSION: u64 = 1;
 
@@ -39,6 +41,7 @@ pub fn set(learned: &Learned) -> Value {
         "slang": pairs(&learned.slang),
         "commands": commands,
         "examples": pairs(&learned.examples),
+        "told": learned.told.iter().map(retold::told).collect::<Vec<_>>(),
     })
 }
 
@@ -84,6 +87,8 @@ pub fn read_set(text: &str) -> Result<Learned, NotLearned> {
             })
             .collect::<Result<_, _>>()?,
         examples: pairs("examples")?,
+        // Sets that were written before there were any have none.
+        told: value["told"].as_array().into_iter().flatten().map(retold::read_told).collect::<Result<_, _>>()?,
     })
 }
 
@@ -98,6 +103,7 @@ pub fn proposal(proposal: &Proposal) -> Value {
             fields.insert("channel".to_owned(), "C".into());
             Value::Object(fields)
         }
+        Proposal::Repair(repair) => retold::repair(repair),
     }
 }
 
@@ -108,6 +114,7 @@ pub fn parts(proposal: &Proposal) -> (&'static str, &str, &str) {
         Proposal::Correction { heard, command } => ("A", heard, command),
         Proposal::Slang { phrase, command } => ("B", phrase, command),
         Proposal::New(new) => ("C", &new.text, &new.id),
+        Proposal::Repair(repair) => ("D", &repair.text, repair.names().1),
     }
 }
 
@@ -143,7 +150,8 @@ pub fn read_proposal(value: &Value) -> Result<Proposal, NotLearned> {
             None => wrong("phrase is missing"),
         },
         Some("C") => Ok(Proposal::New(Box::new(read_definition(fields)?))),
-        Some(other) => wrong(format!("the channel {other:?} is not known: A, B or C")),
+        Some("D") => Ok(Proposal::Repair(Box::new(retold::read_repair(value)?))),
+        Some(other) => wrong(format!("the channel {other:?} is not known: A, B, C or D")),
         None => wrong("channel is missing"),
     }
 }
@@ -251,6 +259,8 @@ fn read_definition(fields: &Map<String, Value>) -> Result<Definition, NotLearned
 
 #[cfg(test)]
 mod tests {
+    use interlock_domain::command::instead::{Instead, Of};
+
     use super::*;
 
     #[test]
@@ -268,6 +278,12 @@ mod tests {
             slang: vec![("送电".to_owned(), "brk_close".to_owned())],
             commands: vec![*new],
             examples: vec![("喝茶".to_owned(), "brk_close".to_owned())],
+            told: vec![Instead {
+                of: Of::Tool,
+                name: "mes__report".to_owned(),
+                instead_of: "wrong".to_owned(),
+                text: "right".to_owned(),
+            }],
         };
         assert_eq!(read_set(&set(&learned).to_string()), Ok(learned.clone()));
         assert_eq!(read_set(&set(&Learned::default()).to_string()), Ok(Learned::default()));
@@ -287,7 +303,7 @@ mod tests {
         };
         check(json!([]), "not an object");
         check(json!({}), "channel is missing");
-        check(json!({ "channel": "Z" }), "the channel \"Z\" is not known: A, B or C");
+        check(json!({ "channel": "Z" }), "the channel \"Z\" is not known: A, B, C or D");
         check(json!({ "channel": "A", "wrong": "喝茶" }), "command is missing");
         check(json!({ "channel": "B", "command": "x" }), "phrase is missing");
         check(

@@ -173,7 +173,8 @@ impl StoreError {
             | StoreError::NoLog { .. }
             | StoreError::TooSlow { .. }
             | StoreError::NoThread(_)
-            | StoreError::NotWritable { .. } => false,
+            | StoreError::NotWritable { .. }
+            | StoreError::HalfRestored { .. } => false,
         }
     }
 

@@ -151,26 +151,6 @@ impl Thread {
     }
 }
 
-/// Where glibc keeps the number of a thread in its state, which is what `pthread_tryjoin_np` reads first.
-#[cfg(target_arch = "x86_64")]
-const TID_AT: usize = 0x2d0;
-
-impl Thread {
-    /// Asks the processor to bring what [`Thread::is_gone`] will read, which lies on a page of its own for each thread:
-    /// a scan of ten thousand waits mostly for memory. Another C library keeps it elsewhere, and then this is in vain
-    /// and harms nothing.
-    #[inline]
-    pub fn fetch_ahead(&self) {
-        #[cfg(target_arch = "x86_64")]
-        if let Some(id) = self.id {
-            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            let at = std::ptr::without_provenance::<i8>(usize::try_from(id).unwrap_or(0).wrapping_add(TID_AT));
-            // SAFETY: a hint; it never faults, whatever the address.
-            unsafe { _mm_prefetch::<_MM_HINT_T0>(at) };
-        }
-    }
-}
-
 impl Drop for Thread {
     fn drop(&mut self) {
         if let Some(id) = self.id.take() {

@@ -117,7 +117,7 @@ pub async fn run(input: &Value, cwd: &Path, limits: Limits) -> Report {
         Err(report) => return report,
     };
     let began = Instant::now();
-    let mut running = match Running::start("/bin/sh", &["-c", &command], cwd, Stdio::null()) {
+    let mut running = match Running::start("/bin/sh", &["-c", &command], cwd, Stdio::null()).await {
         Ok(running) => running,
         Err(report) => return report,
     };
@@ -175,11 +175,12 @@ pub(super) struct Running {
 }
 
 impl Running {
-    /// Starts a program in a directory, with the short environment.
+    /// Starts a program in a directory, with the short environment. A fork waits until the program is loaded, a
+    /// millisecond or more: that is done by a thread for waiting, so that no other call starts later for it.
     ///
     /// # Errors
     /// How the call ends that it was started for.
-    pub(super) fn start(program: &str, arguments: &[&str], cwd: &Path, input: Stdio) -> Result<Running, Report> {
+    pub(super) async fn start(program: &str, arguments: &[&str], cwd: &Path, input: Stdio) -> Result<Running, Report> {
         let directory = open::directory(cwd).map_err(|why| no_directory(&why))?;
         let mut shell = Process::command(program);
         shell
@@ -190,8 +191,16 @@ impl Running {
             .stdin(input)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
-        let mut process =
-            Process::start(&mut shell).map_err(|error| failed("not_started", format!("{program}: {error}")))?;
+        // Nobody may be left to take it: then it is dropped, and what began with it ends.
+        let started = tokio::task::spawn_blocking(move || {
+            let started = Process::start(&mut shell);
+            drop(directory);
+            started
+        });
+        let mut process = started
+            .await
+            .unwrap_or_else(|error| Err(io::Error::other(error)))
+            .map_err(|error| failed("not_started", format!("{program}: {error}")))?;
         // From here on the command runs: what goes wrong must end it, and the drop does.
         let child = process.child();
         let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());

@@ -200,7 +200,7 @@ fn a_large_log() {
     writer.append(Entry::relaxed(Row::new(clock(), "intent").of_call(call))).unwrap();
     for n in 0..rows {
         let row = Row::new(clock(), "note").of_call(call).detailed(&serde_json::json!({ "n": n, "value": 48.5 }));
-        let mut entry = Entry::relaxed(Row { kind: kind::RESOLVED.into(), ..row });
+        let mut entry = Entry::relaxed(Row { kind: kind::LATE_REPORT.into(), ..row });
         while let Err(NotTaken { entry: back, .. }) = writer.append(entry) {
             entry = *back;
             std::thread::yield_now();

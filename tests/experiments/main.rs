@@ -32,6 +32,7 @@ mod evidence;
 mod faults;
 mod learning;
 mod liveness;
+mod mcp_liveness;
 mod mediation;
 mod power;
 mod routes;

@@ -423,6 +423,12 @@ fn what_slips_in_scope() {
             CRITICAL.len()
         ));
         table.push(row);
+        let slipped = |list: &[&str], tool: &str, key: &str| {
+            let through = list.iter().filter(|one| decided(mode, tool, json!({ (key): one })) == "allow");
+            through.copied().collect::<Vec<_>>().join(" | ")
+        };
+        say(&format!("  raw edits: {}", slipped(&[EDITS, GUARDED].concat(), "Edit", "file_path")));
+        say(&format!("  raw commands: {}", slipped(&[CLEANING, CRITICAL].concat(), "Bash", "command")));
     }
     // Where nobody gave leave, nothing slips; what a mode gives away, it gives away by its name; the rest never.
     assert_eq!(table[..3], [[0, 0, 0, 0]; 3]);

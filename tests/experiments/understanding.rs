@@ -3,6 +3,7 @@
 //!
 //! `INTERLOCK_EXPERIMENT=understanding cargo test --release --test experiments understanding -- --nocapture`, in a machine
 //! that `cargo xtask setup` has given ONNX Runtime; without it the rows with the model are left out, by name.
+//! `INTERLOCK_EXPERIMENT_MODEL=MANIFEST` measures another model, for instance the one of `cargo xtask models`.
 #![expect(clippy::print_stdout, reason = "an experiment prints its table")]
 
 use std::path::PathBuf;
@@ -21,7 +22,8 @@ use interlock_domain::command::understanding::Understanding;
 use interlock_domain::risk::Risk;
 use serde_json::Value;
 
-const FILES: &[&str] = &["dev", "extra_real_asr", "paraphrases-1", "paraphrases-2", "paraphrases-3", "rejects-3"];
+const FILES: &[&str] =
+    &["dev", "extra_real_asr", "paraphrases-1", "paraphrases-2", "paraphrases-3", "rejects-3", "fresh-1", "fresh-2"];
 
 fn rows(file: &str) -> Vec<Value> {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/data/corpus").join(format!("{file}.jsonl"));
@@ -42,7 +44,9 @@ struct Ears {
 
 impl Ears {
     fn new() -> Ears {
-        let source = model::source(None).expect("the embedded manifest");
+        // Another model by its manifest: what `cargo xtask models` made, for instance.
+        let manifest = std::env::var_os("INTERLOCK_EXPERIMENT_MODEL").map(PathBuf::from);
+        let source = model::source(manifest.as_deref()).expect("a manifest");
         let classifier = match Classifier::load(&source, Provider::Auto) {
             Ok(classifier) => {
                 println!("the model runs on {}", classifier.running());
@@ -59,7 +63,7 @@ impl Ears {
 
     fn labels(&mut self, text: &str) -> Vec<Candidate> {
         let Some(classifier) = &mut self.classifier else { return Vec::new() };
-        classifier.classify(&[&grams(text)]).expect("classified").remove(0)
+        classifier.classify(&[text]).expect("classified").remove(0)
     }
 
     fn ask(&mut self, text: &str, stages: Stages) -> Resolution {
@@ -67,9 +71,9 @@ impl Ears {
         loop {
             match walk.next() {
                 Step::Done(resolution) => return resolution,
-                Step::Classify(grams) => {
+                Step::Classify(text) => {
                     let labels = match &mut self.classifier {
-                        Some(classifier) => classifier.classify(&[&grams]).expect("classified").remove(0),
+                        Some(classifier) => classifier.classify(&[&text]).expect("classified").remove(0),
                         None => Vec::new(),
                     };
                     walk.classified(&labels);

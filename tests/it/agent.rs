@@ -5,6 +5,7 @@ mod extend;
 mod hostile;
 mod interlocks;
 mod judge;
+mod lazy;
 mod llama;
 mod resume;
 mod server;

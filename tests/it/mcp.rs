@@ -5,12 +5,13 @@ mod fake;
 mod suite;
 mod tasks;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use interlock::agents::core::{Core, Settings};
 use interlock::agents::engine::{Answer, Asker, Engine, News};
-use interlock::agents::front::door::Tokens;
+use interlock::agents::front::door::{Access, Tokens};
 use interlock::agents::front::{http, stdio};
 use interlock_domain::id::QuestionId;
 use serde_json::{Value, json};
@@ -327,7 +328,8 @@ async fn pages_and_wrong_media_types_stay_outside() {
 #[tokio::test]
 async fn with_tokens_everybody_says_who_it_is_and_has_what_is_its_own() {
     let tokens = Tokens::new([("robot", "one"), ("laptop", "two")]);
-    let mut world = world(Settings { tokens, ..quick() }).await;
+    let access = Access { tokens, ..Access::default() };
+    let mut world = world(Settings { access, ..quick() }).await;
     let body = |id: u64, method: &str, params: Value| {
         json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).to_string()
     };
@@ -630,6 +632,36 @@ async fn lines_that_are_no_messages_cost_themselves_only() {
     assert_eq!(pong, json!({"jsonrpc": "2.0", "id": 1, "result": {}}));
     let again = pipe.ask(json!({"jsonrpc": "2.0", "id": 2, "method": "initialize", "params": {}})).await;
     assert_eq!(again["error"]["code"], -32600);
+}
+
+#[tokio::test]
+async fn every_request_of_a_burst_is_answered() {
+    let mut pipe = pipe();
+    pipe.initialize(json!({})).await;
+    // More at once than may be in flight, and than lines may wait for the writer: those that are refused are told so.
+    const BURST: u64 = 200;
+    let lines: Vec<String> = (1..=BURST).map(|id| call(id, "slow", json!({})).to_string()).collect();
+    pipe.send(lines.join("\n")).await;
+    let mut refused = BTreeSet::new();
+    while refused.len() < 136 {
+        let answer = pipe.next().await.expect("an answer");
+        assert_eq!(answer["error"]["code"], -32000, "{answer}");
+        refused.insert(answer["id"].as_u64().unwrap());
+    }
+    for id in 1..=BURST {
+        pipe.send(
+            json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id}}).to_string(),
+        )
+        .await;
+    }
+    // Those that are cancelled leave one by one; then there is room again.
+    loop {
+        let pong = pipe.ask(json!({"jsonrpc": "2.0", "id": 900, "method": "ping"})).await;
+        if pong["result"] == json!({}) {
+            break;
+        }
+        assert_eq!(pong["error"]["code"], -32000, "{pong}");
+    }
 }
 
 /// Cuts, repeats and overwrites bytes of a message, by the seed.

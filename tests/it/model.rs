@@ -6,11 +6,13 @@ use std::path::{Path, PathBuf};
 
 use interlock::boot::model;
 use interlock::cli::match_verb::{self, MatchArgs};
-use interlock::infer::classifier::{Bytes, Classifier, ModelError};
+use interlock::config::regression;
+use interlock::infer::classifier::{Bytes, Classifier, Course, ModelError};
 use interlock::infer::runtime::{Provider, RuntimeError};
 use interlock_domain::command::cascade::{Stages, Step, Walk};
-use interlock_domain::command::grams::grams;
-use interlock_domain::command::resolution::{Outcome, Passage, Resolution, Stage};
+use interlock_domain::command::resolution::{Candidate, Outcome, Passage, Resolution, Stage};
+use interlock_domain::command::utterance;
+use interlock_domain::learn::head::KEPT_MAX;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
@@ -58,8 +60,8 @@ fn with_the_model_more_is_understood_and_nothing_else_is_executed() {
         loop {
             match walk.next() {
                 Step::Done(resolution) => return resolution,
-                Step::Classify(grams) => {
-                    walk.classified(&classifier.classify(&[&grams]).expect("classified").remove(0));
+                Step::Classify(text) => {
+                    walk.classified(&classifier.classify(&[&text]).expect("classified").remove(0));
                 }
                 Step::Retrieve(question) => {
                     let found = library.answer(&question, 3).expect("searched");
@@ -118,12 +120,11 @@ fn what_runs_the_model_is_what_the_session_says() {
     assert!(running.assigned[0].1 > 5, "{running}");
     // More than one run takes, in one call, in order; an utterance beside others has the labels that it has alone.
     let texts = ["启动水泵", "停止风机", "关闭阀门", "合上断路器", "打开空调", "帮我点一份外卖"];
-    let asked: Vec<Vec<i32>> = texts.iter().map(|text| grams(text)).collect();
-    let together = classifier.classify(&asked.iter().map(Vec::as_slice).collect::<Vec<_>>()).expect("classified");
+    let together = classifier.classify(&texts).expect("classified");
     let best: Vec<&str> = together.iter().map(|labels| labels[0].command.as_str()).collect();
     assert_eq!(best, ["pump_start", "fan_stop", "valve_close", "brk_close", "ac_on", "none"]);
-    for (grams, expected) in asked.iter().zip(&together) {
-        assert_eq!(classifier.classify(&[grams]).expect("classified")[0][0].command, expected[0].command);
+    for (text, expected) in texts.iter().zip(&together) {
+        assert_eq!(classifier.classify(&[text]).expect("classified")[0][0].command, expected[0].command);
     }
 }
 
@@ -180,4 +181,106 @@ fn a_spoiled_model_is_refused_by_name_and_the_cascade_goes_on() {
     source.model = Bytes::Embedded(b"not a model");
     source.model_sha256 = Sha256::digest(b"not a model").iter().map(|byte| format!("{byte:02x}")).collect();
     assert!(matches!(Classifier::load(&source, Provider::Cpu), Err(ModelError::Runtime(RuntimeError::Model(_)))));
+}
+
+/// A sentence encoder of a few hundred numbers, made by `models/train/sentences/tiny.py`.
+fn encoder(test: &str) -> Option<Classifier> {
+    let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/encoder/manifest.toml");
+    match Classifier::load(&model::source(Some(&manifest)).expect("its manifest"), Provider::Auto) {
+        Ok(classifier) => Some(classifier),
+        Err(error) if error.is_only_missing_runtime() => {
+            skipped(test, "no ONNX Runtime; `cargo xtask setup` brings it");
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+fn best(classifier: &mut Classifier, text: &str) -> (String, f32) {
+    let labels = classifier.classify(&[text]).expect("classified").remove(0);
+    (labels[0].command.clone(), labels[0].confidence)
+}
+
+#[test]
+fn a_sentence_encoder_with_a_linear_head_runs_in_the_same_place() {
+    let Some(mut classifier) = encoder("model::a_sentence_encoder_with_a_linear_head_runs_in_the_same_place") else {
+        return;
+    };
+    assert_eq!(classifier.rows(), 1);
+    let endless = "长得没有尽头".repeat(30);
+    let asked = ["启动水泵", "停止水泵", "启动风机", "天气怎么样", "", endless.as_str()];
+    let all = classifier.classify(&asked).expect("classified");
+    let named: Vec<&str> = all.iter().map(|labels| labels[0].command.as_str()).collect();
+    assert_eq!(named, ["pump_start", "pump_stop", "fan_start", "none", "none", "none"]);
+}
+
+#[test]
+fn what_was_learned_bends_the_head_and_going_back_brings_the_old_one() {
+    let Some(mut classifier) = encoder("model::what_was_learned_bends_the_head_and_going_back_brings_the_old_one")
+    else {
+        return;
+    };
+    let kept = ["启动水泵", "停止水泵", "启动风机", "天气怎么样"].map(str::to_owned).to_vec();
+    let untaught = classifier.classify(&["抽水", "启动水泵", "天气怎么样"]).expect("classified");
+    assert_eq!(best(&mut classifier, "抽水").0, "none");
+    let course = Course { taught: vec![("抽水".to_owned(), "pump_start".to_owned())], kept: kept.clone() };
+    let first = classifier.teach(&course).expect("runs").expect("taught");
+    let (command, sure) = best(&mut classifier, "抽水");
+    assert!(command == "pump_start" && sure >= 0.9, "{command} {sure}");
+    assert_eq!(best(&mut classifier, "停止水泵").0, "pump_stop");
+    assert_eq!(best(&mut classifier, "天气怎么样").0, "none");
+    // A new command is a label behind the model's own.
+    let new = Course {
+        taught: vec![("抽水".to_owned(), "pump_start".to_owned()), ("抽风机".to_owned(), "dryer_start".to_owned())],
+        kept,
+    };
+    assert_ne!(classifier.teach(&new).expect("runs").expect("taught"), first);
+    assert_eq!(best(&mut classifier, "抽风机").0, "dryer_start");
+    // The same set gives the same head, bit for bit; nothing learned gives the shipped one.
+    assert_eq!(classifier.teach(&course).expect("runs").expect("taught"), first);
+    classifier.teach(&Course::default()).expect("runs").expect("nothing to do");
+    assert_eq!(classifier.classify(&["抽水", "启动水泵", "天气怎么样"]).expect("classified"), untaught);
+}
+
+#[test]
+fn the_shipped_model_is_taught_too_and_its_thresholds_still_hold() {
+    let Some(mut classifier) = classifier("model::the_shipped_model_is_taught_too_and_its_thresholds_still_hold")
+    else {
+        return;
+    };
+    let replay = regression::read(Path::new(regression::EMBEDDED_NAME), regression::EMBEDDED).expect("the set");
+    let apart = replay.len().div_ceil(KEPT_MAX);
+    let kept: Vec<String> = replay.iter().step_by(apart).map(|one| utterance::plain(&one.sentence)).collect();
+    let all: Vec<String> = replay.iter().map(|one| utterance::plain(&one.sentence)).collect();
+    let taught: Vec<(String, String)> = rows("learning.jsonl")
+        .iter()
+        .filter(|row| row["channel"] == "B" && row["command"].is_string() && row["phrase"].is_string())
+        .map(|row| (utterance::plain(text(row, "phrase")), text(row, "command").to_owned()))
+        .take(12)
+        .collect();
+    assert!(taught.len() >= 10, "{} phrases", taught.len());
+    let before = classifier.classify(&all.iter().map(String::as_str).collect::<Vec<_>>()).expect("classified");
+    let Ok(_) = classifier.teach(&Course { taught: taught.clone(), kept }).expect("runs") else {
+        panic!("a kept sentence would move");
+    };
+    let learned = taught.iter().filter(|(text, command)| best(&mut classifier, text).0 == *command).count();
+    assert!(learned * 10 >= taught.len() * 8, "{learned} of {}", taught.len());
+    // No sentence that must come to nothing gets a clear label that it did not have.
+    let after = classifier.classify(&all.iter().map(String::as_str).collect::<Vec<_>>()).expect("classified");
+    let clear =
+        |labels: &[Candidate]| labels.first().filter(|one| one.confidence >= 0.7).map(|one| one.command.clone());
+    let moved = replay.iter().zip(before.iter().zip(&after)).filter(|(example, (before, after))| {
+        example.means.is_none() && clear(after).is_some_and(|one| one != "none") && clear(after) != clear(before)
+    });
+    let moved: Vec<&str> = moved.map(|(example, _)| example.sentence.as_str()).collect();
+    assert!(moved.is_empty(), "{moved:?}");
+}
+
+#[test]
+fn a_vocabulary_that_is_not_the_one_of_the_manifest_is_refused() {
+    let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/encoder/manifest.toml");
+    let mut source = model::source(Some(&manifest)).expect("its manifest");
+    source.pieces = Some((Bytes::Embedded(b"unknown\t-1\n"), "0".repeat(64)));
+    let refused = Classifier::load(&source, Provider::Auto).err().map(|error| error.to_string()).unwrap_or_default();
+    assert!(refused.contains("the pieces of") && refused.ends_with("it is not loaded"), "{refused}");
 }

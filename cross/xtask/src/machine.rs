@@ -72,6 +72,11 @@ pub(crate) fn for_building() -> Result<(), String> {
     bring(&[COMPILER])
 }
 
+/// What the training of a model needs: its script brings the rest.
+pub(crate) fn for_training() -> Result<(), String> {
+    bring(&[PYTHON])
+}
+
 /// What the tests need besides; gives back the Python interpreter that has the clients.
 pub(crate) fn for_testing(places: &Places) -> Result<PathBuf, String> {
     bring(&[PYTHON, UNIT_CHECKER])?;

@@ -8,6 +8,7 @@
 mod board;
 mod conformance;
 mod machine;
+mod models;
 mod runtime;
 mod steps;
 
@@ -23,6 +24,7 @@ cargo xtask run [ARGUMENTS…]   set the machine up, build a release, start `int
 cargo xtask test [NAME…]       set the machine up, then all checks; with names, only the steps that are called so
 cargo xtask conformance [PART…]  MCP's official suites and clients of others before the daemon, servers of others
                                behind it; needs npm; a step of `test` too
+cargo xtask models [FOLDER]    make the optional larger model (a sentence encoder, 72 MB) with its linear head
 cargo xtask build --board NAME a release for a board of cross/boards, against its oldest C library
 cargo xtask setup              only set the machine up, for building and for testing";
 
@@ -55,6 +57,7 @@ fn main() -> ExitCode {
         "run" => run(&places, rest),
         "test" => steps::test(&places, rest),
         "conformance" => conformance::run(&places, rest),
+        "models" => models::run(&places, rest),
         "build" => board::named(rest).and_then(|name| board::build(&places, name)),
         "setup" => machine::for_building().and_then(|()| machine::for_testing(&places).map(|_| ExitCode::SUCCESS)),
         "help" | "--help" | "-h" => {

@@ -4,21 +4,64 @@
 //! `Origin` have to be loopback names, and a body has to call itself JSON, which a page cannot send across origins
 //! without asking first.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use hyper::header::{self, HeaderMap};
 use sha2::{Digest as _, Sha256};
+use tokio_rustls::TlsAcceptor;
 
 /// Who may come in over HTTP, by the tokens that they hold. Without any token everybody on this machine may, and
 /// nobody can be told from anybody else.
 ///
 /// Only digests are kept: a token cannot leak from here into a log or a core file.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Tokens(Vec<Holder>);
+
+/// Who holds a token, and which.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Holder {
+    name: String,
+    digest: [u8; 32],
+}
+
+impl Holder {
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+impl fmt::Debug for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.name.fmt(f)
+    }
+}
+
+/// Who may come in over HTTP, and how: what a reload puts in the place of what was.
 #[derive(Clone, Default)]
-pub struct Tokens(Vec<(String, [u8; 32])>);
+pub struct Access {
+    /// Who.
+    pub tokens: Tokens,
+    /// What the machine is called beside loopback's names.
+    pub hosts: Hosts,
+    /// Speaks TLS with clients, where others than this machine can reach us.
+    pub tls: Option<TlsAcceptor>,
+    /// Requests that the holder of each token may send in a second, on average; a tenth of a minute's worth at once.
+    pub rates: BTreeMap<String, u32>,
+}
+
+impl fmt::Debug for Access {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // What speaks TLS has no written form.
+        f.debug_struct("Access").field("tokens", &self.tokens).field("tls", &self.tls.is_some()).finish_non_exhaustive()
+    }
+}
 
 impl fmt::Debug for Tokens {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.0.iter().map(|(holder, _)| holder)).finish()
+        f.debug_list().entries(&self.0).finish()
     }
 }
 
@@ -30,15 +73,30 @@ impl Tokens {
     /// From pairs of a holder's name and its token.
     #[must_use]
     pub fn new<'a>(tokens: impl IntoIterator<Item = (&'a str, &'a str)>) -> Tokens {
-        let digest = |token: &str| Sha256::digest(token.as_bytes()).into();
-        Tokens(tokens.into_iter().map(|(holder, token)| (holder.to_owned(), digest(token))).collect())
+        let holder = |(name, token): (&str, &str)| Holder {
+            name: name.to_owned(),
+            digest: Sha256::digest(token.as_bytes()).into(),
+        };
+        Tokens(tokens.into_iter().map(holder).collect())
+    }
+
+    /// Whether somebody who came in so would still be let in: without a token only where nobody needs one.
+    #[must_use]
+    pub fn lets_in(&self, holder: Option<&Holder>) -> bool {
+        holder.map_or(self.0.is_empty(), |holder| self.0.contains(holder))
+    }
+
+    /// The names whose tokens are not in `later` any more, or are others there.
+    #[must_use]
+    pub fn gone_in(&self, later: &Tokens) -> Vec<&str> {
+        self.0.iter().filter(|holder| !later.0.contains(holder)).map(Holder::name).collect()
     }
 
     /// The holder of the request's token; none when there are no tokens and everybody is let in.
     ///
     /// # Errors
     /// When a token is needed and the request has none that is known, or several.
-    pub fn holder(&self, headers: &HeaderMap) -> Result<Option<&str>, NotKnown> {
+    pub fn holder(&self, headers: &HeaderMap) -> Result<Option<&Holder>, NotKnown> {
         if self.0.is_empty() {
             return Ok(None);
         }
@@ -52,8 +110,8 @@ impl Tokens {
         let digest: [u8; 32] = Sha256::digest(token.trim().as_bytes()).into();
         // All are compared, each in full: the time that it takes says nothing of how near a guess was.
         let same = |kept: &[u8; 32]| kept.iter().zip(&digest).fold(0, |differs, (a, b)| differs | (a ^ b)) == 0;
-        let found = self.0.iter().fold(None, |found, (holder, kept)| if same(kept) { Some(holder) } else { found });
-        found.map(|holder| Some(holder.as_str())).ok_or(NotKnown)
+        let found = self.0.iter().fold(None, |found, holder| if same(&holder.digest) { Some(holder) } else { found });
+        found.map(Some).ok_or(NotKnown)
     }
 }
 
@@ -239,9 +297,28 @@ mod tests {
             for value in &values {
                 headers.append(header::AUTHORIZATION, HeaderValue::from_str(value).unwrap());
             }
-            assert_eq!(tokens.holder(&headers), holder, "{values:?}");
+            assert_eq!(tokens.holder(&headers).map(|holder| holder.map(Holder::name)), holder, "{values:?}");
         }
         assert_eq!(Tokens::default().holder(&HeaderMap::new()), Ok(None), "without tokens everybody is let in");
+    }
+
+    #[test]
+    fn whoever_came_in_with_a_token_that_is_gone_is_not_let_in_any_more() {
+        let tokens = |pairs: &[(&'static str, &'static str)]| Tokens::new(pairs.iter().copied());
+        let before = tokens(&[("robot", "one"), ("laptop", "two")]);
+        let (robot, laptop) = (before.0[0].clone(), before.0[1].clone());
+        for (after, gone, robot_is_in, laptop_is_in, anybody_is_in) in [
+            (tokens(&[("robot", "one"), ("laptop", "two")]), vec![], true, true, false),
+            (tokens(&[("laptop", "two")]), vec!["robot"], false, true, false),
+            (tokens(&[("robot", "new"), ("laptop", "two")]), vec!["robot"], false, true, false),
+            (tokens(&[("robot", "two"), ("laptop", "one")]), vec!["robot", "laptop"], false, false, false),
+            (tokens(&[]), vec!["robot", "laptop"], false, false, true),
+        ] {
+            assert_eq!(before.gone_in(&after), gone, "{after:?}");
+            assert_eq!(after.lets_in(Some(&robot)), robot_is_in, "{after:?}");
+            assert_eq!(after.lets_in(Some(&laptop)), laptop_is_in, "{after:?}");
+            assert_eq!(after.lets_in(None), anybody_is_in, "{after:?}");
+        }
     }
 
     #[test]

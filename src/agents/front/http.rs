@@ -8,7 +8,7 @@
 //! for a reader.
 
 use std::convert::Infallible;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use hyper::body::Incoming;
@@ -26,12 +26,12 @@ use tokio::task::JoinSet;
 use tokio::time::{interval, timeout};
 
 use crate::agents::ask;
-use crate::agents::core::{Core, stopping};
+use crate::agents::core::Core;
 use crate::agents::ctx::{After, Ctx, Out, Owner};
 use crate::agents::engine::{Asker, News};
 use crate::agents::front::answer;
 use crate::agents::front::body::{self, Body, CancelOnDrop, Events, Held};
-use crate::agents::front::door;
+use crate::agents::front::door::{self, Access, Holder};
 use crate::agents::front::rate::Rates;
 use crate::agents::front::stream::{Start, Stream};
 use crate::agents::list;
@@ -65,6 +65,8 @@ pub async fn serve(listener: TcpListener, core: Arc<Core>, mut stop: watch::Rece
     let front = Arc::new(Http { sessions: Sessions::new(settings.sessions_max), rates: Rates::default(), core });
     let mut news = front.core.engine.news.subscribe();
     let mut tasks = front.core.tasks.news();
+    let mut accesses = front.core.accesses();
+    let mut access = front.core.access();
     let mut connections = JoinSet::new();
     let mut pause = interval(ACCEPT_PAUSE);
     let mut is_heard = true;
@@ -83,6 +85,10 @@ pub async fn serve(listener: TcpListener, core: Arc<Core>, mut stop: watch::Rece
                 if let Some(session) = front.sessions.peek(&record.place) {
                     session.broadcast.may(record.status_notification());
                 }
+            }
+            Ok(()) = accesses.changed() => {
+                let before = std::mem::replace(&mut access, Arc::clone(&accesses.borrow_and_update()));
+                front.put_out(&before, &access).await;
             }
             accepted = accept(&listener, &places) => match accepted {
                 Ok((socket, place)) => {
@@ -129,6 +135,24 @@ async fn accept(
     Ok((socket, place))
 }
 
+/// Who has come in on one connection: all of them may, or it is closed.
+#[derive(Debug, Default)]
+struct Comers(Mutex<Vec<Option<Holder>>>);
+
+impl Comers {
+    fn note(&self, holder: Option<&Holder>) {
+        let mut comers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if !comers.iter().any(|known| known.as_ref() == holder) {
+            comers.push(holder.cloned());
+        }
+    }
+
+    fn may_stay(&self, access: &Access) -> bool {
+        let comers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        comers.iter().all(|comer| access.tokens.lets_in(comer.as_ref()))
+    }
+}
+
 /// The front.
 #[derive(Debug)]
 struct Http {
@@ -143,7 +167,7 @@ impl Http {
         if let Err(why) = socket.set_nodelay(true) {
             tracing::debug!(error = %why, "mcp: a connection stays with Nagle's algorithm");
         }
-        match self.core.settings.tls.clone() {
+        match self.core.access().tls.clone() {
             None => self.talk(socket, stop).await,
             Some(tls) => match timeout(self.core.settings.head_wait, tls.accept(socket)).await {
                 Ok(Ok(socket)) => self.talk(socket, stop).await,
@@ -159,21 +183,33 @@ impl Http {
         mut stop: watch::Receiver<bool>,
     ) {
         let front = Arc::clone(&self);
-        let service = service_fn(move |request| {
-            let front = Arc::clone(&front);
-            async move { Ok::<_, Infallible>(front.respond(request).await) }
-        });
+        let comers = Arc::new(Comers::default());
+        let mut accesses = self.core.accesses();
+        let service = {
+            let comers = Arc::clone(&comers);
+            service_fn(move |request| {
+                let (front, comers) = (Arc::clone(&front), Arc::clone(&comers));
+                async move { Ok::<_, Infallible>(front.respond(request, &comers).await) }
+            })
+        };
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(self.core.settings.head_wait)
             .max_buf_size(64 << 10)
             .serve_connection(TokioIo::new(socket), service);
         let mut connection = std::pin::pin!(connection);
-        let ended = tokio::select! {
-            ended = connection.as_mut() => ended,
-            () = told(&mut stop) => {
-                connection.as_mut().graceful_shutdown();
-                connection.await
+        let ended = loop {
+            tokio::select! {
+                ended = connection.as_mut() => break ended,
+                () = told(&mut stop) => {
+                    connection.as_mut().graceful_shutdown();
+                    break connection.await;
+                }
+                // Dropped with all that is under way on it: a token that was taken back opens nothing any more.
+                Ok(()) = accesses.changed() => if !comers.may_stay(&accesses.borrow_and_update()) {
+                    tracing::info!("mcp: a connection was closed: its token is not good any more");
+                    return;
+                },
             }
         };
         if let Err(why) = ended {
@@ -189,16 +225,35 @@ impl Http {
         }
     }
 
-    async fn respond(self: Arc<Http>, request: Request<Incoming>) -> Response<Body> {
+    /// Ends the sessions of those whose tokens are not good any more.
+    async fn put_out(&self, before: &Access, after: &Access) {
+        let gone = before.tokens.gone_in(&after.tokens);
+        for session in self.sessions.all() {
+            let is_gone = match session.client.holder.as_deref() {
+                Some(holder) => gone.contains(&holder),
+                None => !after.tokens.lets_in(None),
+            };
+            if is_gone {
+                self.sessions.remove(&session.id);
+                self.core.close(&session).await;
+            }
+        }
+    }
+
+    async fn respond(self: Arc<Http>, request: Request<Incoming>, comers: &Comers) -> Response<Body> {
+        let access = self.core.access();
         let (parts, body) = request.into_parts();
         if parts.uri.path() != PATH {
             return answer::empty(StatusCode::NOT_FOUND);
         }
-        if let Err(why) = door::is_local(&parts.headers, &self.core.settings.hosts) {
+        if let Err(why) = door::is_local(&parts.headers, &access.hosts) {
             return answer::refusal(StatusCode::FORBIDDEN, &RpcError::new(rpc::INVALID_REQUEST, why));
         }
-        let holder = match self.core.settings.tokens.holder(&parts.headers) {
-            Ok(holder) => holder.map(str::to_owned),
+        let holder = match access.tokens.holder(&parts.headers) {
+            Ok(holder) => {
+                comers.note(holder);
+                holder.map(|holder| holder.name().to_owned())
+            }
             Err(_) => {
                 let error =
                     RpcError::new(rpc::INVALID_REQUEST, "Authorization has to carry a token that is known here");
@@ -210,7 +265,7 @@ impl Http {
             }
         };
         let holder = holder.as_deref();
-        if let Some(rate) = holder.and_then(|holder| self.core.settings.rates.get(holder))
+        if let Some(rate) = holder.and_then(|holder| access.rates.get(holder))
             && !self.rates.may(holder.unwrap_or_default(), *rate)
         {
             let refusal = RpcError::new(rpc::BUSY, format!("more than {rate} requests a second"));
@@ -285,7 +340,7 @@ impl Http {
             Err(error) => return refuse(error),
         };
         if request.method == "tools/call"
-            && let Err(error) = self.check_params(headers, holder, &request.params).await
+            && let Err(error) = self.check_params(headers, holder, &request.params)
         {
             return refuse(error);
         }
@@ -322,7 +377,9 @@ impl Http {
                     cancel: cancel.clone(),
                     out: Some(Out::Stream(Arc::clone(&stream))),
                 };
-                self.core.begin(request, ctx);
+                if let Err(error) = self.core.begin(request, ctx) {
+                    return refuse(error);
+                }
                 cancel
             }
         };
@@ -338,7 +395,7 @@ impl Http {
     }
 
     /// Checks the headers that a tool's input schema asks for.
-    async fn check_params(
+    fn check_params(
         &self,
         headers: Headers<'_>,
         holder: Option<&str>,
@@ -346,9 +403,9 @@ impl Http {
     ) -> Result<(), RpcError> {
         let nothing = Map::new();
         let arguments = params.get("arguments").and_then(Value::as_object).unwrap_or(&nothing);
-        let tools = self.core.engine.tools(holder).await.map_err(|_| stopping())?;
-        let name = params.get("name").and_then(Value::as_str);
-        match tools.iter().find(|tool| Some(tool.name.as_str()) == name) {
+        let tools = self.core.engine.tools(holder);
+        let name = params.get("name").and_then(Value::as_str).unwrap_or_default();
+        match list::find(&tools, name) {
             Some(tool) => rules::check_params(headers, &tool.input_schema, arguments),
             None => Ok(()),
         }
@@ -379,7 +436,7 @@ impl Http {
         if let Err(why) = session.calls.enter(&request.id, &cancel) {
             return answer::json(200, rpc::response(&request.id, &Err(not_entered(why))));
         }
-        let (id, of) = (request.id.clone(), Arc::clone(&session));
+        let (id, of, asked) = (request.id.clone(), Arc::clone(&session), request.id.clone());
         let ctx = Ctx {
             era: Era::Legacy,
             id: request.id.clone(),
@@ -395,7 +452,9 @@ impl Http {
             cancel,
             out: Some(Out::Stream(Arc::clone(&stream))),
         };
-        self.core.begin(request, ctx);
+        if let Err(error) = self.core.begin(request, ctx) {
+            return answer::json(200, rpc::response(&asked, &Err(error)));
+        }
         // A client that loses its connection has not cancelled (2025-11-25, "Sending Messages", 6): the call goes on.
         let begun = timeout(self.core.settings.stream_after, stream.begun()).await;
         match (begun, stream.start()) {

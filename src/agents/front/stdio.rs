@@ -59,6 +59,13 @@ where
 async fn write<W: AsyncWrite + Unpin>(mut lines: mpsc::Receiver<String>, mut writer: W) -> std::io::Result<()> {
     while let Some(mut line) = lines.recv().await {
         line.push('\n');
+        // What waits behind it goes with it: a call to the kernel costs more than a copy.
+        while line.len() < BATCH_LEN_MAX
+            && let Ok(more) = lines.try_recv()
+        {
+            line.push_str(&more);
+            line.push('\n');
+        }
         writer.write_all(line.as_bytes()).await?;
         if lines.is_empty() {
             writer.flush().await?;
@@ -66,6 +73,9 @@ async fn write<W: AsyncWrite + Unpin>(mut lines: mpsc::Receiver<String>, mut wri
     }
     writer.flush().await
 }
+
+/// Bytes that are written at once.
+const BATCH_LEN_MAX: usize = 64 << 10;
 
 /// What the connection turned out to speak.
 #[derive(Debug)]
@@ -289,10 +299,13 @@ impl Connection {
         match self.calls.enter(&request.id, &ctx.cancel) {
             Ok(()) => {
                 ctx.after = self.after(&request);
-                self.core.begin(request, ctx);
+                self.core.begin(request, ctx)
             }
-            Err(why) => ctx.refuse(http::not_entered(why)),
+            // Whoever reads waits until there is room for it: a refusal that is lost is waited for for ever.
+            Err(why) => {
+                ctx.end();
+                Err(http::not_entered(why))
+            }
         }
-        Ok(())
     }
 }

@@ -174,6 +174,9 @@ pub enum LearnVerb {
         /// Answers to `tools/list` (.json) and skills (.md); standard input holds tools, one a line, without any.
         #[arg(value_name = "FILE")]
         files: Vec<PathBuf>,
+        /// Hand what can be mended to the daemon as proposals; a person approves them.
+        #[arg(long)]
+        propose: bool,
     },
     /// Takes a proposal, after the gate has looked once more.
     #[command(after_help = "Example:\n  interlock learn approve p3")]

@@ -1,4 +1,5 @@
-//! The loop of each run that a model drives, as a person reads it: what was asked, each answer, what came of it, the end.
+//! The loop of each run that a model drives, as a person reads it: what was asked, each answer, what came of it, the
+//! end.
 
 use std::fmt::Write as _;
 

@@ -70,11 +70,16 @@ pub(super) fn store(error: StoreError) -> CliError {
     CliError::new(exit, error.to_string()).hint("name the state directory with --state DIR")
 }
 
-/// The run that was opened last.
+/// How far back the last run that nobody else made is looked for.
+const LAST_ROWS_MAX: usize = 200;
+
+/// The run that was opened last; not one that another made, which stands in the trace of that one.
 fn last(state: &Path) -> Result<RunId, CliError> {
-    let query = Query { kind: Some("run_opened".to_owned()), limit: Some(1), ..Query::default() };
+    let query = Query { kind: Some("run_opened".to_owned()), limit: Some(LAST_ROWS_MAX), ..Query::default() };
     let rows = read::query(state, &query).map_err(store)?;
-    let run = rows.last().and_then(|row| row.row.run);
+    let own = |fact: &Fact| matches!(fact.what, What::RunOpened { parent: None, .. });
+    let own = rows.iter().rev().filter_map(fact).find(own).map(|fact| fact.run);
+    let run = own.or_else(|| rows.last().and_then(|row| row.row.run));
     run.ok_or_else(|| CliError::new(Exit::NotSo, format!("the log in {} has no run", state.display())))
 }
 

@@ -58,7 +58,7 @@ mod tests {
     fn a_person_reads_what_was_wished_for_and_what_became_of_it() {
         let text = lines(&sample::graph()).join("\n");
         for want in [
-            "call 00000000010000000000000001.4.1  shell {\"command\":\"rm -rf build <b>&\\\"\"}  -> not_started",
+            "call 00000000010000000000000001.4.1 in turn 1  shell {\"command\":\"rm -rf build <b>&\\\"\"}  -> not_started",
             "for 00000000010000000000000001.4.2  device",
             "answered       q7: allow by li",
             "5 calls: 3 done, 1 not_started, 1 unknown",

@@ -7,7 +7,6 @@
 use super::asking;
 use super::compound;
 use super::decide;
-use super::grams;
 use super::hazard::{self, Hazard};
 use super::lexicon;
 use super::pattern::By;
@@ -60,8 +59,8 @@ impl Stages {
 /// What the owner of a walk has to do next.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Step {
-    /// Classify the utterance of these grams (`command::grams`), and come back with [`Walk::classified`].
-    Classify(Vec<i32>),
+    /// Classify this utterance, which is normal already, and come back with [`Walk::classified`].
+    Classify(String),
     /// Find passages for this question, and come back with [`Walk::retrieved`].
     Retrieve(String),
     /// That is the answer.
@@ -100,11 +99,7 @@ impl<'a> Walk<'a> {
         let done = || Step::Done(self.found.clone());
         let Some(utterance) = &self.utterance else { return done() };
         // A stage that is off, or has had its turn, is passed over.
-        let classify = || {
-            let grams =
-                if self.stages.model && !self.classified { grams::grams(&utterance.text()) } else { Vec::new() };
-            (!grams.is_empty()).then_some(Step::Classify(grams))
-        };
+        let classify = || (self.stages.model && !self.classified).then(|| Step::Classify(utterance.text()));
         let retrieve = || {
             let asked = self.stages.knowledge && !self.retrieved && asking::asks(utterance, &self.understanding.sounds);
             asked.then(|| Step::Retrieve(utterance.text()))

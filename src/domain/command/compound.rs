@@ -59,8 +59,14 @@ const TAKEN_BACK: &[&str] = &[
     "我是说",
 ];
 
+/// The same where a break follows; without it 哦不要打开 forbids. 不是 needs one on both sides.
+const TAKEN_BACK_APART: &[&str] = &["哦不", "噢不", "啊不", "呃不", "不不", "不是"];
+
 /// What may stand at the beginning of the correction.
 const THEN: &[&str] = &["应该是", "我说的是", "我是说", "是", "要", "应该", "改成"];
+
+/// Longest name of a thing that is said again behind its second number, in characters.
+const NAMED_AGAIN_MAX: usize = 6;
 
 /// The resolution of a sentence with several parts; [`None`] when it is one sentence.
 pub(super) fn resolve(understanding: &Understanding, utterance: &Utterance, stages: Stages) -> Option<Resolution> {
@@ -83,7 +89,11 @@ fn taken_back(utterance: &Utterance) -> Option<(usize, usize)> {
     let mut last = None;
     let mut from = 0;
     while from < chars.len() {
-        match at(chars, from, TAKEN_BACK) {
+        let apart = at(chars, from, TAKEN_BACK_APART).filter(|len| {
+            let broken = |at: usize| at < 64 && utterance.breaks & (1 << at) != 0;
+            from > 0 && broken(from + len) && (chars[from] != '不' || broken(from))
+        });
+        match at(chars, from, TAKEN_BACK).or(apart) {
             // 对不对, 温度不对劲: not a correction.
             Some(_) if from > 0 && chars[from - 1] == '对' => from += 1,
             Some(len) if chars.get(from + len) == Some(&'劲') => from += len,
@@ -122,7 +132,10 @@ fn corrected(
     // 打开二号，不对，三号水泵: the number is taken back, and what follows it is said anew.
     let said = utterance.part(0, before, sounds);
     let number = said.amounts.iter().rev().find(|amount| {
-        meant.amounts.first().is_some_and(|first| first.start == 0 && first.measure == amount.measure)
+        let same = |one: Measure, other: Measure| {
+            one == other || (one == Measure::Plain && !matches!(other, Measure::Ordinal | Measure::Count))
+        };
+        meant.amounts.first().is_some_and(|first| first.start == 0 && same(amount.measure, first.measure))
     })?;
     let mut whole = said.chars[..usize::from(number.start)].to_vec();
     whole.extend(&meant.chars);
@@ -144,7 +157,17 @@ fn both_devices(understanding: &Understanding, utterance: &Utterance, stages: St
         let between = usize::from(two[0].end)..usize::from(two[1].start);
         let joined = match between.len() {
             0 => utterance.breaks & (1 << two[1].start) != 0 || two[0].measure == Measure::Ordinal,
-            _ => at(chars, between.start, &["以及", "还有", "和", "跟", "与"]).is_some_and(|len| len == between.len()),
+            _ => {
+                let joining = &["以及", "还有", "和", "跟", "与"];
+                // 启动一号水泵和二号水泵: the thing is named with each.
+                let after = usize::from(two[1].end);
+                let named = (between.start..between.end).find(|place| at(chars, *place, joining).is_some());
+                let again = named.filter(|place| {
+                    let thing = &chars[between.start..*place];
+                    thing.len() <= NAMED_AGAIN_MAX && chars[after..].starts_with(thing)
+                });
+                again.and_then(|place| Some(place + at(chars, place, joining)?)) == Some(between.end)
+            }
         };
         joined && two[1].measure == Measure::Ordinal && matches!(two[0].measure, Measure::Ordinal | Measure::Plain)
     })?;

@@ -145,7 +145,7 @@ fn sure(cost: f32) -> f32 {
 }
 
 fn acceptable(reading: &Reading, risk: Risk, utterance: &Utterance, limits: &Thresholds) -> bool {
-    if reading.half && utterance.chars.len() < HALF_LEN_MIN {
+    if (reading.half && utterance.chars.len() < HALF_LEN_MIN) || (reading.strange && risk != Risk::Read) {
         return false;
     }
     match risk {
@@ -228,7 +228,8 @@ fn readings(
         }
     }
     let has = |concept: u16| present[usize::from(concept) / 64] & (1 << (concept % 64)) != 0;
-    let scene = Scene { utterance, words, frames, found, starts, hazards };
+    let sounds = &understanding.sounds;
+    let scene = Scene { utterance, words, frames, sounds, found, starts, hazards };
     let mut grid = Grid::new();
     let mut readings: Vec<Reading> = Vec::new();
     for number in concepts.iter().flat_map(|concept| frames.with(*concept)) {

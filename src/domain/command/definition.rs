@@ -64,13 +64,30 @@ pub struct Slot {
     pub required: bool,
     /// What a [`SlotKind::List`] may hold; empty for every other kind.
     pub values: Vec<Listed>,
+    /// The least and the greatest number that it takes; what is said beyond is asked for once more.
+    pub range: Option<(i64, i64)>,
 }
 
+/// The largest share that is taken without asking where no range is given: rates go above a hundred, and not far.
+const PERCENT_MAX: f64 = 200.0;
+
 impl Slot {
+    /// Whether nobody can have meant this number: it is beyond the range, or half a per cent that may be a half (开度调成0.5).
+    #[must_use]
+    pub fn is_implausible(&self, number: f64) -> bool {
+        #[expect(clippy::cast_precision_loss, reason = "the ends of ranges are small whole numbers")]
+        let outside = self.range.is_some_and(|(least, most)| number < least as f64 || number > most as f64);
+        match self.kind {
+            SlotKind::Percent => outside || (number > 0.0 && number < 1.0) || number > PERCENT_MAX,
+            SlotKind::Number | SlotKind::Duration | SlotKind::DeviceNo => outside,
+            SlotKind::Digits | SlotKind::Zone | SlotKind::List | SlotKind::Free => false,
+        }
+    }
+
     /// A slot without a list.
     #[must_use]
     pub fn of(name: &str, kind: SlotKind, required: bool) -> Slot {
-        Slot { name: name.to_owned(), kind, required, values: Vec::new() }
+        Slot { name: name.to_owned(), kind, required, values: Vec::new(), range: None }
     }
 }
 

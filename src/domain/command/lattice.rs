@@ -39,6 +39,8 @@ const EXTRA: u16 = 70;
 const ACROSS: u16 = 90;
 /// A misheard reading around an exactly written word.
 const AROUND: u16 = 40;
+/// A misheard reading of just what is written: 防火门 is a thing of its own, and no 防护门.
+const INSTEAD: u16 = 170;
 /// A single syllable that only sounds like a verb.
 const SINGLE: u16 = 20;
 /// Verbs of one syllable that may be heard as another character.
@@ -244,7 +246,12 @@ fn settle(words: &Words, found: &mut Vec<Found>) {
             }
             if !one.exact && !means_same && one.start < longer.end && longer.start < one.end {
                 let around = one.start <= longer.start && longer.end <= one.end;
-                one.cost += if around { AROUND } else { ACROSS };
+                let instead = one.span() == longer.span() && one.end - one.start >= 3;
+                one.cost += match (instead, around) {
+                    (true, _) => INSTEAD,
+                    (false, true) => AROUND,
+                    (false, false) => ACROSS,
+                };
                 break;
             }
         }

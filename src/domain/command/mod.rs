@@ -14,6 +14,7 @@ pub mod definition;
 mod frame;
 pub mod grams;
 pub mod hazard;
+pub mod instead;
 mod lattice;
 pub mod lexicon;
 pub mod number;

@@ -10,6 +10,7 @@ use super::hazard::Hazard;
 use super::lattice::Found;
 use super::number::{self, Measure};
 use super::resolution::{HazardKind, SlotValue, Slots};
+use super::sound::Sounds;
 use super::utterance::Utterance;
 use super::words::{Word, Words};
 use crate::risk::Risk;
@@ -79,6 +80,9 @@ pub(super) struct Reading {
     pub(super) left_over: bool,
     /// Only half of a word was heard.
     pub(super) half: bool,
+    /// It may speak of another thing: one of the syllables sounds like nothing of this one, or something unknown says
+    /// which or whose it is.
+    pub(super) strange: bool,
     /// A verb was said.
     pub(super) verb: bool,
     /// What forbids it.
@@ -118,6 +122,7 @@ pub(super) struct Scene<'a> {
     pub(super) utterance: &'a Utterance,
     pub(super) words: &'a Words,
     pub(super) frames: &'a Frames,
+    pub(super) sounds: &'a Sounds,
     pub(super) found: &'a [Found],
     /// Where the words of each place begin in `found`.
     pub(super) starts: Vec<u16>,
@@ -256,7 +261,9 @@ impl Scene<'_> {
         let unexplained = |steps: &[Step]| steps.iter().any(|step| matches!(step.role, Role::Unknown | Role::Foreign));
         let mut total: u16 = path.iter().fold(0, |sum, step| sum.saturating_add(step.cost));
         let mut reason = false;
-        if prefix > cost::REASON_ENDED && core_exact && self.is_reason(&path[..first]) {
+        // 仓库的 before 灯 says whose.
+        let whose = command.risk != Risk::Read && first > 0 && chars[usize::from(path[first].start) - 1] == '的';
+        if prefix > cost::REASON_ENDED && core_exact && !whose && self.is_reason(&path[..first]) {
             let at = usize::from(path[first].start);
             let ended = chars[at - 1] == '了' || self.utterance.breaks & (1 << at) != 0;
             let most = if ended { cost::REASON_ENDED } else { cost::REASON };
@@ -274,12 +281,28 @@ impl Scene<'_> {
         if !certain && core.len() == 1 && misheard > heard * cost::ALONE {
             return None;
         }
+        let mut another = false;
         // What stands right before a thing may be part of its name.
         for two in path.windows(2) {
             let (before, thing) = (&two[0], &two[1]);
             let named = matches!(thing.role, Role::Need) && !(reason && before.end <= path[first].start);
             if named && (before.role == Role::Foreign || (before.role == Role::Unknown && self.could_name(before))) {
                 total = total.saturating_add(cost::MODIFIER);
+                another = true;
+            }
+        }
+        let is_verb = |step: &Step| matches!(step.role, Role::Verb | Role::Both);
+        // 仓库的灯: whose it is. A place that nobody knows is not left out.
+        for three in path.windows(3) {
+            let [owner, of, thing] = three else { continue };
+            let is_of = of.role == Role::Filler && chars[usize::from(of.start)..usize::from(of.end)] == ['的'];
+            let unknown = |step: &Step| matches!(step.role, Role::Foreign | Role::Unknown) && self.could_name(step);
+            // 大门的锁 is no gate either, though 锁 is a verb elsewhere.
+            let part = unknown(thing) || (thing.role == Role::Verb && path[..first + 1].iter().any(is_verb));
+            let other = (unknown(owner) && thing.role == Role::Need) || (owner.role == Role::Need && part);
+            if is_of && other && command.risk != Risk::Read {
+                total = total.saturating_add(cost::MODIFIER);
+                another = true;
             }
         }
         let far = |step: &Step| {
@@ -320,6 +343,7 @@ impl Scene<'_> {
         let left_over = left_over || (command.risk != Risk::Read && self.is_told(&path));
         let half = path.iter().any(|step| !step.exact && step.cost == 75 && step.end - step.start == 1);
         let verb_exact = path.iter().filter(|step| matches!(step.role, Role::Verb | Role::Both)).all(|step| step.exact);
+        let strange = another || path.iter().any(|step| self.is_strange(frame, step));
         path.shrink_to_fit();
         Some(Reading {
             command: usize::from(frame.command),
@@ -330,9 +354,33 @@ impl Scene<'_> {
             whole,
             left_over,
             half,
+            strange,
             verb,
             hazard,
             path,
+        })
+    }
+
+    /// 冷干机组 for 冷水机组: one syllable of a long name is another altogether, so it may be another thing.
+    fn is_strange(&self, frame: &Frame, step: &Step) -> bool {
+        let len = usize::from(step.end - step.start);
+        if step.role != Role::Need || step.exact || len < STRANGE_LEN_MIN {
+            return false;
+        }
+        let places = self.starts[usize::from(step.start)]..self.starts[usize::from(step.start) + 1];
+        let found = &self.found[usize::from(places.start)..usize::from(places.end)];
+        let same = found.iter().find(|found| {
+            let word = self.words.word(found.word);
+            let needed = self.words.concepts(word).iter().any(|concept| frame.needs().contains(concept));
+            found.end == step.end && found.cost == step.cost && needed && word.len() == len
+        });
+        let Some(found) = same else { return false };
+        let word = self.words.word(found.word);
+        let said = self.words.chars(word).iter().zip(self.words.syllables(word));
+        said.enumerate().any(|(at, (ch, syllable))| {
+            let at = usize::from(step.start) + at;
+            let (heard, readings) = (self.utterance.chars[at], &self.utterance.readings[at]);
+            self.sounds.cost_of(heard, readings, *ch, *syllable) >= STRANGE
         })
     }
 
@@ -459,6 +507,15 @@ impl Scene<'_> {
                 value = Some(amount.measure);
             }
         }
+        // 转速两万转的主轴: a value that was taken for other words is left over all the same. 转一转 is none.
+        left_over |= utterance.amounts.iter().any(|amount| {
+            let has_unit = match amount.measure {
+                Measure::Percent | Measure::Degrees | Measure::Hertz | Measure::Turns | Measure::Speed => true,
+                Measure::Ordinal | Measure::Plain | Measure::Seconds | Measure::Count | Measure::Other => false,
+            };
+            let taken = amounts.iter().any(|(_, other)| other.start == amount.start);
+            has_unit && !taken && amount.value != 1.0
+        });
         for step in path {
             if let Role::Zone(number) = step.role
                 && let Some(slot) = command.slots.iter().find(|slot| slot.kind == SlotKind::Zone)
@@ -514,6 +571,11 @@ impl Scene<'_> {
             .map(|hazard| hazard.kind)
     }
 }
+
+/// Shortest name of which a strange syllable makes another; of a shorter one it costs too much anyway.
+const STRANGE_LEN_MIN: usize = 3;
+/// What a syllable costs that sounds like nothing of the word, in hundredths.
+const STRANGE: u8 = 90;
 
 /// Characters that make a request of a sentence that could tell what happened.
 const ASKING: &str = "把将给请烦帮让叫快赶马立先可该要吧别不用甭呗咯喽太";

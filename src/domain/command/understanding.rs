@@ -7,11 +7,12 @@ use super::decide::Thresholds;
 use super::definition::{Commands, Definition};
 use super::frame::{self, Frames};
 use super::hazard::Rules;
+use super::instead::Instead;
 use super::lexicon::Lexicon;
 use super::pattern::Patterns;
-use super::resolution::{Likeness, Outcome, Slots, Understood};
+use super::resolution::{Likeness, Outcome, SlotValue, Slots, Understood};
 use super::sound::{Confusions, Sounds};
-use super::utterance::Utterance;
+use super::utterance::{self, Utterance};
 use super::words::Words;
 use crate::risk::Risk;
 
@@ -28,19 +29,34 @@ pub struct Learned {
     pub commands: Vec<Definition>,
     /// What was taught, word for word, and the command: whatever is learned later must not change it.
     pub examples: Vec<(String, String)>,
+    /// What agents are told instead of a description or a skill. Understanding has nothing to do with it; it is part of
+    /// the set so that it has its versions.
+    pub told: Vec<Instead>,
 }
 
 impl Learned {
     /// How many things were taught.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.examples.len()
+        self.examples.len() + self.told.len()
+    }
+
+    /// What a classifier learns of it: the sentences as they were taught, and what new commands say of themselves, as
+    /// [`utterance::plain`] texts with their commands.
+    #[must_use]
+    pub fn lessons(&self) -> Vec<(String, String)> {
+        let own = self
+            .commands
+            .iter()
+            .flat_map(|command| std::iter::once(&command.text).chain(&command.aliases).map(|text| (text, &command.id)));
+        let taught = self.examples.iter().map(|(text, command)| (text, command));
+        own.chain(taught).map(|(text, command)| (utterance::plain(text), command.clone())).collect()
     }
 
     /// Nothing was.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.examples.is_empty()
+        self.examples.is_empty() && self.told.is_empty()
     }
 }
 
@@ -122,14 +138,24 @@ impl Understanding {
         self.words.contains(&chars)
     }
 
-    pub(super) fn outcome(&self, command: usize, slots: Slots, likeness: Likeness) -> Outcome {
+    pub(super) fn outcome(&self, command: usize, mut slots: Slots, likeness: Likeness) -> Outcome {
         let definition = &self.commands.list[command];
-        let missing: Vec<String> = definition
+        let mut implausible = Vec::new();
+        for slot in &definition.slots {
+            if let Some(SlotValue::Number(said)) = slots.get(&slot.name)
+                && slot.is_implausible(*said)
+            {
+                slots.remove(&slot.name);
+                implausible.push(slot.name.clone());
+            }
+        }
+        let mut missing: Vec<String> = definition
             .slots
             .iter()
-            .filter(|slot| slot.required && !slots.contains_key(&slot.name))
+            .filter(|slot| slot.required && !slots.contains_key(&slot.name) && !implausible.contains(&slot.name))
             .map(|slot| slot.name.clone())
             .collect();
+        missing.extend(implausible);
         let understood =
             Understood { command: definition.id.clone(), slots, confirm: definition.risk == Risk::Dangerous, likeness };
         if missing.is_empty() { Outcome::Command(understood) } else { Outcome::Incomplete { understood, missing } }

@@ -153,6 +153,12 @@ const TRADITIONAL: &str = "丟丢並并乾干佔占併并來来係系俬私個�
 輸输轉转轟轰辦办迴回這这連连週周進进遊游運运過过達达遞递還还邊边釋释釣钓鈕钮鈡钟鈴铃錄录錯错録录錶表鍋锅鍵键鍾钟鎖锁鏇旋鏈链鏡镜鐘钟鐵铁長长門门閉闭開开間间閘闸閤合閥阀闆板闇暗關关陞升險险隻只雙双雜杂雞鸡離离電电霧雾靈灵\
 靜静韆千響响頂顶項项須须預预頭头頻频顏颜顔颜顯显風风颱台飯饭餘余館馆餵喂馬马駛驶騏骐驗验髒脏體体髮发鬆松鬚须鬥斗魚鱼鮮鲜鳥鸟鳴鸣鴨鸭鷄鸡鹼碱麪面麫面麯曲麴曲麵面麼么麽么黃黄點点齊齐齣出龔龚";
 
+/// A written sentence as a classifier sees it: normal characters, without punctuation.
+#[must_use]
+pub fn plain(text: &str) -> String {
+    text.nfkc().map(normal).filter(|ch| ch.is_alphanumeric() || matches!(ch, '.' | '%')).collect()
+}
+
 /// A character as an utterance holds it: small, and in simplified script.
 #[must_use]
 pub fn normal(ch: char) -> char {

@@ -80,6 +80,10 @@ pub(super) fn lifted(understanding: &Understanding, utterance: &Utterance, label
         understanding.commands.list[other.command].risk == Risk::Dangerous
             && own.is_none_or(|own| other.cost <= own.cost)
     });
+    // 食堂的空调: another one, whatever the classifier thinks.
+    if own.is_some_and(|own| own.strange) && definition.risk != Risk::Read {
+        return None;
+    }
     let by_reading = own.filter(|own| own.cost <= lift && is_liftable(own, definition.risk, utterance));
     let slots = match by_reading {
         _ if danger => None,
@@ -106,7 +110,7 @@ pub(super) fn worth_asking(understanding: &Understanding, labels: &[Candidate]) 
 }
 
 fn is_liftable(reading: &Reading, risk: Risk, utterance: &Utterance) -> bool {
-    if reading.hazard.is_some() || reading.left_over || reading.half {
+    if reading.hazard.is_some() || reading.left_over || reading.half || (reading.strange && risk != Risk::Read) {
         return false;
     }
     let is_unexplained = |step: &&Step| matches!(step.role, Role::Unknown | Role::Foreign);

@@ -301,9 +301,14 @@ fn nature(
             None => Err(needs("command")),
         },
         "Read" | "read_file" | "NotebookRead" => {
-            path().map(|path| deed(Deed::Read { path: path.to_owned() }, Risk::Read)).ok_or_else(|| needs("file_path"))
+            let read = |path: &str| deed(Deed::Read { path: path.to_owned(), below: false }, Risk::Read);
+            path().map(read).ok_or_else(|| needs("file_path"))
         }
-        "Glob" | "Grep" | "LS" => Ok(deed(Deed::Read { path: path().unwrap_or(".").to_owned() }, Risk::Read)),
+        // Both give names; only a search reads what is in the files.
+        "Glob" | "LS" | "Grep" => {
+            let path = path().unwrap_or(".").to_owned();
+            Ok(deed(Deed::Read { path, below: tool == "Grep" }, Risk::Read))
+        }
         "Edit" | "Write" | "MultiEdit" | "NotebookEdit" | "write_file" => path()
             .map(|path| deed(Deed::Write { path: path.to_owned() }, Risk::Operate))
             .ok_or_else(|| needs("file_path")),
@@ -410,7 +415,7 @@ pub fn covers_example(rule: &Rule, example: &str, facts: &PathFacts) -> Result<b
     let nature = match rule.matcher() {
         Matcher::Everything => return Ok(true),
         Matcher::Bash(_) => deed(Deed::Shell { script: Arc::new(Script::parse(example)), cwd: None }, Risk::Operate),
-        Matcher::Read(_) => deed(Deed::Read { path: example.to_owned() }, Risk::Read),
+        Matcher::Read(_) => deed(Deed::Read { path: example.to_owned(), below: false }, Risk::Read),
         Matcher::Edit(_) => deed(Deed::Write { path: example.to_owned() }, Risk::Operate),
         Matcher::Fetch(_) => deed(Deed::Fetch { url: example.to_owned(), reads: true }, Risk::Read),
         Matcher::Device(_) => {
@@ -484,3 +489,7 @@ pub fn wire_names(servers: &[(&str, &str)]) -> Vec<String> {
 #[cfg(test)]
 #[path = "check_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "kinds_tests.rs"]
+mod kinds;

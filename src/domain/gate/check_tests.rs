@@ -201,7 +201,8 @@ fn shell_commands_at_the_gate() {
         ("bypassPermissions", "git config --get core.hooksPath", "allow mode"),
         ("bypassPermissions", "perl -pi -e s/a/b/ ~/.bashrc", "ask immune"),
         ("bypassPermissions", "tar xf x -C /usr", "ask immune"),
-        ("bypassPermissions", "tar cf x -C /usr lib", "allow mode"),
+        // A bare name may lie in any directory.
+        ("bypassPermissions", "tar cf x -C /usr lib", "ask rule"),
         ("bypassPermissions", "wget -P /etc x.y", "ask immune"),
         ("bypassPermissions", "vim /etc/hosts", "ask immune"),
         ("bypassPermissions", "cat .e*", "ask immune"),

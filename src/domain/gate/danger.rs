@@ -1,99 +1,10 @@
-//! Shell commands that no rule with a `*` was meant for: removals that take everything, and what breaks a machine.
+//! Shell commands that no rule with a `*` was meant for: what breaks a machine, what runs later, what gives secrets away.
 
-use crate::request::paths::{PathFacts, within};
-use crate::surface::shell::{Command, Word};
+use crate::surface::shell::{Command, Script, Word};
 
-use super::peel::{SHELLS, base};
+use super::carry::{is_standard_input, makes_what_it_is_fed};
+use super::peel::{SHELLS, base, is_substituted, runs_what_it_is_fed};
 use super::reach;
-
-/// A removal of the root, a top-level directory, the home directory, the working directory or one above it, or of
-/// whatever an unset variable leaves; `None` when it removes something else.
-pub(super) fn critical_removal(command: &Command, facts: &PathFacts) -> Option<String> {
-    let (name, rest) = command.words.split_first()?;
-    let targets: Vec<&Word> = match base(&name.text) {
-        "rm" | "rmdir" | "shred" | "unlink" => rest.iter().filter(|word| !word.text.starts_with('-')).collect(),
-        // Moving a directory away takes it from where it was.
-        "mv" => {
-            let operands: Vec<&Word> = rest.iter().filter(|word| !word.text.starts_with('-')).collect();
-            let kept = usize::from(!rest.iter().any(|word| word.text == "-t"));
-            operands[..operands.len().saturating_sub(kept)].to_vec()
-        }
-        "find" if removes_what_it_finds(rest) => {
-            // What stands before the first expression; nothing there is the working directory.
-            let roots: Vec<&Word> = rest.iter().take_while(|word| !word.text.starts_with(['-', '(', '!'])).collect();
-            if roots.is_empty() {
-                return Some(".".to_owned());
-            }
-            roots
-        }
-        _ => return None,
-    };
-    targets.into_iter().find(|word| is_critical(word, facts)).map(|word| word.text.clone())
-}
-
-fn removes_what_it_finds(rest: &[Word]) -> bool {
-    let runs = |word: &Word| matches!(word.text.as_str(), "-exec" | "-execdir" | "-ok" | "-okdir");
-    let removes = |word: &Word| matches!(base(&word.text), "rm" | "rmdir" | "shred" | "unlink");
-    rest.iter().any(|word| word.text == "-delete")
-        || rest.iter().position(runs).is_some_and(|at| rest[at + 1..].iter().any(removes))
-}
-
-fn is_critical(word: &Word, facts: &PathFacts) -> bool {
-    if word.braces {
-        let plain = |text: String| {
-            let mut plain = word.clone();
-            (plain.text, plain.braces) = (text, false);
-            plain
-        };
-        return reach::spellings(&word.text).into_iter().any(|text| is_critical(&plain(text), facts));
-    }
-    // The home directory of somebody, whoever it is.
-    if word.tilde && !word.text.trim_end_matches('/').contains('/') {
-        return true;
-    }
-    let mut text = word.text.as_str();
-    // Removing all that is in a directory is removing the directory.
-    while let Some(less) =
-        text.strip_suffix("/*").or_else(|| text.strip_suffix("/.*")).or_else(|| text.strip_suffix("/."))
-    {
-        text = less;
-    }
-    if matches!(text, "*" | ".*" | "./*" | "{,.}*") && word.globs {
-        return true;
-    }
-    let all_below = text.len() < word.text.len();
-    if word.expands {
-        let home = facts.home.as_deref().unwrap_or("");
-        let text = text
-            .replace("${HOME}", home)
-            .replace("$HOME", home)
-            .replace("${PWD}", &facts.cwd)
-            .replace("$PWD", &facts.cwd)
-            .replace("$(pwd)", &facts.cwd);
-        let Some(at) = text.find('$') else { return is_critical_path(&text, all_below, facts) };
-        // `${X:?}` fails when it is not set; with anything else, what is left of the path counts.
-        if text[at..].contains(":?") {
-            return false;
-        }
-        let rest = text[at..].trim_start_matches(['$', '{', '"']);
-        let end = rest.find(|letter: char| !(letter.is_ascii_alphanumeric() || letter == '_')).unwrap_or(rest.len());
-        let tail = rest[end..].trim_start_matches(['}', '"', ':', '-']);
-        return text[..at].trim_matches('/').is_empty()
-            && tail.trim_matches('/').is_empty()
-            && (all_below || tail.contains('/') || at > 0);
-    }
-    is_critical_path(if text.is_empty() { "/" } else { text }, all_below, facts)
-}
-
-fn is_critical_path(text: &str, _all_below: bool, facts: &PathFacts) -> bool {
-    let text = if text.is_empty() { "/" } else { text };
-    let Some(path) = facts.resolve(text) else { return false };
-    let home = facts.home.as_deref().and_then(|home| facts.resolve(home));
-    let cwd = facts.resolve(&facts.cwd);
-    path.matches('/').count() <= 1
-        || home.is_some_and(|home| within(&home, &path))
-        || cwd.is_some_and(|cwd| within(&cwd, &path))
-}
 
 /// A command that writes, without naming it, a file that is run or obeyed later: the timetable, units, git's settings.
 pub(super) fn sets_what_runs_later(command: &Command) -> Option<&'static str> {
@@ -153,64 +64,112 @@ pub(super) fn dangerous(command: &Command) -> Option<&'static str> {
         "useradd" | "usermod" | "userdel" | "passwd" | "chpasswd" | "visudo" => Some("it changes who may log in"),
         "crontab" if has("-r") || has("-") => Some("it changes what runs by itself"),
         "sudo" | "su" | "doas" | "pkexec" => Some("it takes other rights"),
-        shell if SHELLS.contains(&shell) && command.fed && rest.iter().all(|word| word.starts_with('-')) => {
+        "docker" | "podman" | "nerdctl" if rest.iter().any(|word| word.starts_with("--privileged")) => {
+            Some("its container may do everything")
+        }
+        "nsenter" if has("1") => Some("it leaves its container"),
+        "chsh" => Some("it changes who may log in"),
+        shell
+            if (SHELLS.contains(&shell) || matches!(shell, "." | "source" | "eval"))
+                && command.words.iter().skip(1).any(is_substituted) =>
+        {
+            Some("a shell runs what another command prints")
+        }
+        shell
+            if SHELLS.contains(&shell)
+                && command.fed
+                && (rest.iter().all(|word| word.starts_with('-'))
+                    || has("-s")
+                    || rest.iter().any(|word| is_standard_input(word))) =>
+        {
             Some("a shell runs what it is fed")
         }
-        "python" | "python3" | "perl" | "node" | "ruby" if command.fed && rest.is_empty() => {
+        name if reach::is_interpreter(name)
+            && (command.fed && runs_what_it_is_fed(command)
+                || makes_what_it_is_fed(command)
+                || rest.iter().any(|word| word.starts_with("<("))) =>
+        {
             Some("an interpreter runs what it is fed")
         }
         _ => None,
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::surface::shell::Script;
+/// A function that calls itself twice, beside itself: it takes the machine down (`:(){ :|:& };:`).
+pub(super) fn is_fork_bomb(script: &Script) -> bool {
+    let dense: String = script.source().split_whitespace().collect();
+    let Some((before, after)) = dense.split_once("(){") else { return false };
+    let name = before.rsplit([';', '&', '|']).next().unwrap_or("").trim_start_matches("function");
+    !name.is_empty() && after.starts_with(&format!("{name}|{name}&"))
+}
 
-    #[test]
-    fn removals_that_take_everything_are_known() {
-        let facts = PathFacts { cwd: "/srv/ws".into(), home: Some("/home/u".into()), ..PathFacts::default() };
-        let table = [
-            ("rm -rf /", true),
-            ("rm -rf /*", true),
-            ("rm -rf /etc", true),
-            ("rm -rf ~", true),
-            ("rm -rf ~/", true),
-            ("rm -rf ~/*", true),
-            ("rm -rf $HOME", true),
-            ("rm -rf \"$HOME\"/*", true),
-            ("rm -rf .", true),
-            ("rm -rf ..", true),
-            ("rm -rf *", true),
-            ("rm -rf /work", true),
-            ("rm -rf \"$X\"/*", true),
-            ("rm -rf $X/", true),
-            ("rm -rf /$X", true),
-            ("rm -rf \"${X:?}\"/*", false),
-            ("rm -rf ${X}/build", false),
-            ("rm -rf build", false),
-            ("rm -rf /srv/ws/build", false),
-            ("rm -rf ~/tmp", false),
-            ("rm *.o", false),
-            ("find / -delete", true),
-            ("find build -delete", false),
-            ("ls /", false),
-            ("rm -rf ~other", true),
-            ("rm -rf {/,x}", true),
-            ("rm -rf {a,b}", false),
-            ("rm -rf $(pwd)", true),
-            ("mv ~ /x", true),
-            ("mv -t /x .", true),
-            ("mv a ..", false),
-            ("find . -exec rm -rf {} +", true),
-            ("find -name '*.o' -delete", true),
-            ("find build -exec rm {} +", false),
-        ];
-        for (source, want) in table {
-            let script = Script::parse(source);
-            let found = script.commands().iter().any(|command| critical_removal(command, &facts).is_some());
-            assert_eq!(found, want, "{source}");
+/// A command that prints keys, passwords or tokens out of where they are kept.
+pub(super) fn gives_secrets(command: &Command) -> Option<&'static str> {
+    let words: Vec<&str> = command.words.iter().map(|word| word.text.as_str()).collect();
+    let (name, rest) = words.split_first()?;
+    let verbs: Vec<&str> = rest.iter().copied().filter(|word| !word.starts_with('-')).collect();
+    let says = |wanted: &[&str]| wanted.iter().all(|word| verbs.contains(word));
+    match base(name) {
+        "gpg" | "gpg2" if rest.iter().any(|word| word.starts_with("--export-secret")) => Some("private keys"),
+        "pass" | "gopass" if !says(&["ls"]) && !says(&["list"]) && !verbs.is_empty() => Some("a password"),
+        "security" if verbs.iter().any(|verb| verb.starts_with("find-") || *verb == "dump-keychain") => {
+            Some("a password of the keychain")
         }
+        "secret-tool" if says(&["lookup"]) || says(&["search"]) => Some("a password of the keyring"),
+        "keyctl" if says(&["print"]) || says(&["pipe"]) => Some("a key of the kernel's keyring"),
+        "kubectl" | "oc"
+            if (says(&["get"]) || says(&["describe"])) && verbs.iter().any(|verb| verb.starts_with("secret")) =>
+        {
+            Some("secrets of the cluster")
+        }
+        "gh" | "glab" if says(&["auth", "token"]) => Some("a token"),
+        "npm" if says(&["token"]) => Some("a token"),
+        "gcloud" if verbs.iter().any(|verb| verb.starts_with("print-") && verb.ends_with("token")) => Some("a token"),
+        "az" if says(&["get-access-token"]) => Some("a token"),
+        "aws"
+            if verbs.iter().any(|verb| {
+                matches!(*verb, "get-secret-value" | "get-session-token" | "export-credentials")
+                    || verb.contains("secret_access_key")
+            }) =>
+        {
+            Some("credentials of a cloud")
+        }
+        "vault" if says(&["read"]) || says(&["kv", "get"]) || says(&["token"]) => Some("secrets of the vault"),
+        "op" if says(&["read"]) || says(&["item", "get"]) => Some("a password"),
+        "bw" if says(&["get"]) => Some("a password"),
+        "doppler" if says(&["secrets"]) => Some("secrets"),
+        "sops" if rest.iter().any(|word| matches!(*word, "-d" | "--decrypt" | "decrypt")) => Some("decrypted secrets"),
+        "ansible-vault" if says(&["view"]) || says(&["decrypt"]) => Some("decrypted secrets"),
+        "git" if says(&["credential", "fill"]) => Some("a password"),
+        "ssh-keygen" if rest.contains(&"-y") => Some("a key"),
+        _ => None,
     }
+}
+
+/// The files that a patch names which the script itself holds; `None` when the patch comes from somewhere else.
+pub(super) fn patched(command: &Command, fed: &[String]) -> Option<Option<Vec<Word>>> {
+    let (name, rest) = command.words.split_first()?;
+    let applies = match base(&name.text) {
+        // A file that is named is the one that is changed.
+        "patch" => {
+            const VALUED: &[&str] = &["-i", "--input", "-d", "--directory", "-p", "-F", "-r", "-D", "-B", "-z"];
+            let valued = |at: usize| at > 0 && VALUED.contains(&rest[at - 1].text.as_str());
+            !rest.iter().enumerate().any(|(at, word)| !word.text.starts_with('-') && !valued(at))
+        }
+        "git" => rest.first().is_some_and(|verb| verb.text == "apply"),
+        _ => return None,
+    };
+    let reads = !rest.iter().any(|word| matches!(word.text.as_str(), "--check" | "--dry-run" | "--stat" | "--version"));
+    if !applies || !reads {
+        return None;
+    }
+    let named: Vec<Word> = fed
+        .iter()
+        .flat_map(|text| text.lines())
+        .filter_map(|line| line.strip_prefix("+++ ").or_else(|| line.strip_prefix("--- ")))
+        .filter_map(|file| file.split_whitespace().next())
+        .flat_map(|file| [file, file.split_once('/').map_or(file, |(_, rest)| rest)])
+        .map(Word::literal)
+        .collect();
+    Some((!named.is_empty()).then_some(named))
 }

@@ -9,9 +9,10 @@ use crate::request::why::Step;
 use crate::risk::Risk;
 use crate::surface::nature::{Deed, Nature};
 
-use super::matches::{Matched, matched};
+use super::matches::{Matched, choose, matched};
+use super::pattern::Anchors;
 use super::policy::{Mode, Policy};
-use super::protected::{protected, secret};
+use super::protected::{protected, secret, secret_below};
 use super::shell;
 
 /// What the gate says.
@@ -144,7 +145,7 @@ pub(crate) struct Place {
 impl Place {
     fn of(case: Case<'_>) -> Place {
         let (path, writes) = match &case.nature.deed {
-            Deed::Read { path } => (path, false),
+            Deed::Read { path, .. } => (path, false),
             Deed::Write { path } => (path, true),
             Deed::Shell { .. } | Deed::Fetch { .. } | Deed::Device { .. } | Deed::Mcp { .. } | Deed::Own { .. } => {
                 return Place { canonical: None, unresolvable: false, writes: false };
@@ -162,7 +163,7 @@ fn steps(policy: &Policy, case: Case<'_>, place: &Place) -> Finding {
     if policy.mode == Mode::Plan && !reads_only(case.nature) {
         return Finding::new(Verdict::Deny, Step::Plan, "in plan mode only what is proven to read goes on");
     }
-    let immune = immune(policy, case.nature, place);
+    let immune = immune(policy, case, place);
     let Matched { deny, ask, allow } = matched(policy, case);
     if let Some(deny) = deny {
         return deny;
@@ -174,14 +175,15 @@ fn steps(policy: &Policy, case: Case<'_>, place: &Place) -> Finding {
             Some(_) | None => immune,
         };
     }
-    if let Some(finding) = ask.or(allow) {
+    if let Some(finding) = ask.or_else(|| below(policy, case, place)).or(allow) {
         return finding;
     }
     scope(policy, case, place).unwrap_or_else(|| mode(policy, case, place))
 }
 
 /// What no mode waives.
-fn immune(policy: &Policy, nature: &Nature, place: &Place) -> Option<Finding> {
+fn immune(policy: &Policy, case: Case<'_>, place: &Place) -> Option<Finding> {
+    let nature = case.nature;
     if nature.risk == Risk::Dangerous {
         return Some(Finding::new(Verdict::Ask, Step::Immune, "its declared risk is dangerous"));
     }
@@ -191,7 +193,21 @@ fn immune(policy: &Policy, nature: &Nature, place: &Place) -> Option<Finding> {
     } else {
         secret(canonical, &policy.own_secrets).map(|why| format!("reading {canonical} gives away a secret: {why}"))
     };
-    reason.map(|reason| Finding::new(Verdict::Ask, Step::Immune, reason))
+    let searched = || {
+        let Deed::Read { below: true, .. } = &nature.deed else { return None };
+        let why = secret_below(canonical, case.facts.home.as_deref(), &policy.own_secrets);
+        why.map(|why| format!("it reads all of {canonical}: {why}"))
+    };
+    reason.or_else(searched).map(|reason| Finding::new(Verdict::Ask, Step::Immune, reason))
+}
+
+/// A search reads what a rule is about below the directory that it is given.
+fn below(policy: &Policy, case: Case<'_>, place: &Place) -> Option<Finding> {
+    let Deed::Read { below: true, .. } = &case.nature.deed else { return None };
+    let dir = place.canonical.as_deref()?;
+    let anchors = Anchors::new(case.facts);
+    let found = choose(policy, |rule| rule.may_lie_below(false, dir, &anchors));
+    found.deny.or(found.ask).map(|rule| shell::below_finding(rule, dir.to_owned()))
 }
 
 fn scope(policy: &Policy, case: Case<'_>, place: &Place) -> Option<Finding> {

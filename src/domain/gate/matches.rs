@@ -20,7 +20,7 @@ pub(crate) struct Matched {
 /// Looks at every rule for one deed. What rules look at is made once, not once for each rule.
 pub(crate) fn matched(policy: &Policy, case: Case<'_>) -> Matched {
     match &case.nature.deed {
-        Deed::Read { path } => matched_path(policy, case, path, false),
+        Deed::Read { path, .. } => matched_path(policy, case, path, false),
         Deed::Write { path } => matched_path(policy, case, path, true),
         Deed::Fetch { url, .. } => {
             let parsed = Url::parse(url);

@@ -2,7 +2,7 @@
 
 use globset::{GlobBuilder, GlobMatcher};
 
-use crate::request::paths::PathFacts;
+use crate::request::paths::{PathFacts, within};
 
 /// Text with `*`, which stands for any text, spaces included. Without a `*` it is exact, never a substring.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -241,6 +241,27 @@ impl PathPattern {
             });
             on_the_rest || (matches!(self.anchor, Anchor::File(_)) && below(start, link).is_some())
         })
+    }
+
+    /// A path that this rule is about may lie below this directory (canonical); nobody here knows whether it does.
+    /// `anywhere` also counts a bare name, which any directory may hold.
+    pub(crate) fn may_lie_below(&self, dir: &str, anchors: &Anchors<'_>, anywhere: bool) -> bool {
+        if self.anchor == Anchor::Anywhere {
+            return anywhere;
+        }
+        let start = match &self.anchor {
+            Anchor::Root | Anchor::Anywhere => "/",
+            Anchor::Home => "~",
+            Anchor::File(dir) => &dir.exact,
+            Anchor::Cwd => &anchors.facts.cwd,
+        };
+        let Some(base) = anchors.facts.resolve(&format!("{start}/{}", self.literal.exact)) else { return false };
+        let (base, dir) = (base.to_lowercase(), dir.to_lowercase());
+        let varies = match self.varies {
+            Varies::Glob { .. } => true,
+            Varies::Nothing | Varies::Anything | Varies::Name(_) => false,
+        };
+        within(&base, &dir) && (base != dir || varies) || (varies && within(&dir, &base))
     }
 
     /// A shell pattern, absolute, may stand for a path that this rule is about. A part of hardly more than stars stands

@@ -5,9 +5,10 @@
 
 use crate::surface::shell::{Command, Script, Word};
 
-use super::reach;
+use super::{carry, reach};
 
-/// How many commands one command may turn out to run, and how deep they may be wrapped; what is beyond is not seen.
+/// How many commands one command may turn out to run, and how deep they may be wrapped. What is beyond is not seen, and
+/// the gate says so: padding must not hide what comes after it.
 const VIEWS_MAX: usize = 64;
 const WRAPPED_MAX: usize = 8;
 
@@ -81,7 +82,46 @@ const WRAPPERS: &[Wrapper] = &[
 ];
 
 /// Shells, whose `-c` takes a script.
-pub(super) const SHELLS: &[&str] = &["ash", "bash", "dash", "fish", "ksh", "mksh", "sh", "zsh"];
+pub(super) const SHELLS: &[&str] =
+    &["ash", "bash", "csh", "dash", "elvish", "fish", "ksh", "mksh", "nu", "rbash", "sh", "tcsh", "xonsh", "zsh"];
+
+/// Programs whose verb may stand behind options: for a deny `git -C x push` is `git push`.
+const VERBED: &[&str] = &[
+    "apk",
+    "apt",
+    "apt-get",
+    "aws",
+    "az",
+    "brew",
+    "cargo",
+    "conda",
+    "dnf",
+    "docker",
+    "gcloud",
+    "gh",
+    "git",
+    "go",
+    "helm",
+    "kubectl",
+    "nerdctl",
+    "nix",
+    "npm",
+    "pip",
+    "pip3",
+    "pnpm",
+    "podman",
+    "poetry",
+    "snap",
+    "svn",
+    "systemctl",
+    "terraform",
+    "uv",
+    "yarn",
+    "yum",
+];
+
+/// How many options before a verb are looked behind; a person writes two or three.
+const VERB_OPTIONS_MAX: usize = 8;
 
 /// The assignments in front change at most how output looks.
 pub(super) fn is_harmlessly_set(command: &Command) -> bool {
@@ -157,26 +197,94 @@ pub(super) struct View {
     pub(super) nested: bool,
 }
 
+/// All that was seen.
+#[derive(Debug, Default)]
+pub(super) struct Views {
+    found: Vec<View>,
+    /// There was more than is looked at.
+    pub(super) cut: bool,
+}
+
+impl std::ops::Deref for Views {
+    type Target = [View];
+
+    fn deref(&self) -> &[View] {
+        &self.found
+    }
+}
+
+impl Views {
+    fn push(&mut self, view: View) {
+        if self.found.len() < VIEWS_MAX {
+            self.found.push(view);
+        } else {
+            self.cut = true;
+        }
+    }
+}
+
 /// Everything that a command can be seen to run: itself, without assignments, and all behind wrappers, shells and
 /// `find -exec`; each also by the bare name of its program.
 /// `fed` are the texts that the script feeds to a command which reads its standard input.
-pub(super) fn views(command: &Command, fed: &[String]) -> Vec<View> {
-    let mut views = Vec::new();
+pub(super) fn views(command: &Command, fed: &[String]) -> Views {
+    let mut views = Views::default();
     look(&command.words, command.fed, WRAPPED_MAX, false, &mut views);
-    let reads_commands = |view: &View| view.command.name().is_some_and(|name| obeys_its_input(base(name)));
-    if command.fed && views.iter().any(reads_commands) {
-        for inner in fed.iter().map(|text| Script::parse(text)) {
-            for command in inner.commands() {
-                look(&command.words, command.fed, WRAPPED_MAX, true, &mut views);
+    for text in carry::assigned(command) {
+        look_into(&text, WRAPPED_MAX, &mut views);
+    }
+    // What a substitution prints may be the code.
+    let substituted = command.words.iter().any(is_substituted);
+    if !(command.fed || substituted) {
+        return views;
+    }
+    let mut names: Vec<String> = views.iter().filter_map(|view| view.command.name()).map(str::to_owned).collect();
+    names.dedup();
+    for name in names.iter().map(|name| base(name)) {
+        if obeys_its_input(name) {
+            fed.iter().for_each(|text| look_into(text, WRAPPED_MAX, &mut views));
+        }
+        // What an interpreter is fed is code, and a command stands in it as it stands in what `-c` is given.
+        if reach::is_interpreter(name) {
+            let lines = fed.iter().flat_map(|text| text.lines());
+            let inner = lines.flat_map(carry::commands_in);
+            inner.for_each(|text| look_into(&text, WRAPPED_MAX, &mut views));
+        }
+        // A line of the timetable: five fields, or one that begins with `@`, before the command.
+        if name == "crontab" {
+            for line in fed.iter().flat_map(|text| text.lines()) {
+                let fields = if line.trim_start().starts_with('@') { 1 } else { 5 };
+                let words: Vec<&str> = line.split_whitespace().skip(fields).collect();
+                look_into(&words.join(" "), WRAPPED_MAX, &mut views);
             }
         }
     }
     views
 }
 
+/// What it holds is only known when another command has run.
+pub(super) fn is_substituted(word: &Word) -> bool {
+    word.expands && (word.text.contains("$(") || word.text.contains('`') || word.text.contains("<("))
+}
+
+/// Looks at the commands of a text of its own, with the files that they are connected to.
+fn look_into(text: &str, depth: usize, views: &mut Views) {
+    if depth == 0 || views.len() >= VIEWS_MAX {
+        views.cut |= !text.trim().is_empty();
+        return;
+    }
+    for command in Script::parse(text).commands() {
+        look(&command.words, command.fed, depth, true, views);
+        if !command.redirects.is_empty() {
+            let redirects = command.redirects.clone();
+            views.push(View { command: Command { redirects, ..Command::default() }, nested: true });
+        }
+    }
+}
+
 /// It runs what comes in by its standard input.
 fn obeys_its_input(name: &str) -> bool {
-    SHELLS.contains(&name) || matches!(name, "." | "source" | "at" | "batch" | "ssh" | "xargs" | "parallel" | "su")
+    SHELLS.contains(&name)
+        || matches!(name, "." | "source" | "eval" | "at" | "batch" | "ssh" | "xargs" | "parallel" | "su" | "make")
 }
 
 /// The texts that a script feeds to its commands: here-documents, here-strings, and what it prints.
@@ -191,9 +299,10 @@ pub(super) fn fed_texts(script: &Script) -> Vec<String> {
     script.fed().iter().cloned().chain(printed).collect()
 }
 
-fn look(words: &[Word], fed: bool, depth: usize, nested: bool, views: &mut Vec<View>) {
+fn look(words: &[Word], fed: bool, depth: usize, nested: bool, views: &mut Views) {
     let Some(first) = words.first() else { return };
     if views.len() >= VIEWS_MAX || depth == 0 {
+        views.cut = true;
         return;
     }
     if let Some(expanded) = reach::expanded(words) {
@@ -213,23 +322,37 @@ fn look(words: &[Word], fed: bool, depth: usize, nested: bool, views: &mut Vec<V
     if let Some(wrapper) = TRANSPARENT.iter().chain(WRAPPERS).find(|wrapper| wrapper.name == name) {
         look(after(rest, wrapper), fed, depth - 1, nested, views);
     }
-    let script = |text: &str, views: &mut Vec<View>| {
-        for command in Script::parse(text).commands() {
-            look(&command.words, command.fed, depth - 1, true, views);
-        }
-    };
-    if reach::runs_from_anywhere(name) {
-        for (at, _) in rest.iter().enumerate().filter(|(_, word)| !word.text.starts_with('-')) {
+    let script = |text: &str, views: &mut Views| look_into(text, depth - 1, views);
+    if let Some(from) = reach::runs_from(name, rest) {
+        for (at, _) in rest.iter().enumerate().skip(from).filter(|(_, word)| !word.text.starts_with('-')) {
+            if views.cut {
+                break;
+            }
             look(&rest[at..], fed, depth - 1, nested, views);
         }
     }
-    for text in reach::inner_texts(name, rest) {
+    for text in reach::inner_texts(name, rest).into_iter().chain(carry::carried(name, rest)) {
         script(&text, views);
+    }
+    if VERBED.contains(&name) {
+        for at in verbs_behind_options(rest) {
+            let named = [Word::literal(name)];
+            let words = named.iter().chain(&rest[at..]).cloned().collect::<Vec<_>>();
+            views.push(View { command: Command::of_words(&words), nested });
+        }
+    }
+    if name == "git"
+        && let Some(at) = carry::git_runs(rest)
+    {
+        look(&rest[at..], false, depth - 1, nested, views);
     }
     let joined = |words: &[Word]| words.iter().map(|word| word.text.as_str()).collect::<Vec<_>>().join(" ");
     match name {
         "find" | "fd" => {
             for (at, word) in rest.iter().enumerate() {
+                if views.cut {
+                    break;
+                }
                 if matches!(word.text.as_str(), "-exec" | "-execdir" | "-ok" | "-okdir" | "-x" | "-X" | "--exec") {
                     let inner = &rest[at + 1..];
                     let end = inner.iter().position(|word| matches!(word.text.as_str(), ";" | "+"));
@@ -238,7 +361,7 @@ fn look(words: &[Word], fed: bool, depth: usize, nested: bool, views: &mut Vec<V
             }
         }
         "eval" => script(&joined(rest), views),
-        "trap" => script(rest.first().map_or("", |word| word.text.as_str()), views),
+        "trap" => script(rest.iter().find(|word| word.text != "--").map_or("", |word| word.text.as_str()), views),
         "watch" => script(&joined(after(rest, &WRAPPERS[9])), views),
         "env" => {
             if let Some(at) = rest.iter().position(|word| matches!(word.text.as_str(), "-S" | "--split-string")) {
@@ -247,24 +370,66 @@ fn look(words: &[Word], fed: bool, depth: usize, nested: bool, views: &mut Vec<V
         }
         _ => {}
     }
-    if SHELLS.contains(&name) || matches!(name, "su" | "flock" | "script") {
+    if SHELLS.contains(&name) || matches!(name, "su" | "flock" | "script" | "nix" | "nix-shell" | "npm" | "npx") {
         let takes_script = |word: &Word| {
             word.text.starts_with('-') && !word.text.starts_with("--") && word.text.contains('c')
                 || word.text == "--command"
         };
+        // More options may stand between it and its script.
         if let Some(at) = rest.iter().position(takes_script)
-            && let Some(text) = rest.get(at + 1)
+            && let Some(text) = rest[at + 1..].iter().find(|word| !word.text.starts_with(['-', '+']))
         {
             script(&text.text, views);
         }
     }
 }
 
+/// Where the verb may begin, when options stand before it; each of them may or may not take the next word.
+fn verbs_behind_options(rest: &[Word]) -> Vec<usize> {
+    let is_option = |at: usize| rest.get(at).is_some_and(|word| word.text.starts_with(['-', '+']));
+    let mut found = Vec::new();
+    let mut at = 0;
+    for _ in 0..VERB_OPTIONS_MAX {
+        let begin = at;
+        while is_option(at) {
+            at += 1;
+        }
+        if at == begin || at >= rest.len() {
+            break;
+        }
+        found.push(at);
+        // The word behind an option without `=` may be its value.
+        if rest[at - 1].text.contains('=') {
+            break;
+        }
+        at += 1;
+        if !is_option(at) && at < rest.len() {
+            found.push(at);
+            break;
+        }
+    }
+    found
+}
+
+/// The verb of a command, behind its options and what they may take.
+fn has_verb(rest: &[&str], verbs: &[&str]) -> bool {
+    let is_option = |at: usize| rest.get(at).is_some_and(|word| word.starts_with('-'));
+    let first = rest.iter().position(|word| !word.starts_with('-'));
+    first.is_some_and(|first| {
+        let value = first > 0 && !rest[first - 1].contains('=');
+        verbs.contains(&rest[first])
+            || (value && rest.get(first + 1).is_some_and(|word| verbs.contains(word)))
+            || (value && is_option(first + 1) && rest[first + 1..].iter().any(|word| verbs.contains(word)))
+    })
+}
+
 /// The command runs what its arguments say, so that a rule with a `*` would allow anything.
 pub(super) fn runs_its_arguments(command: &Command) -> bool {
     let words: Vec<&str> = command.words.iter().map(|word| word.text.as_str()).collect();
     let Some((name, rest)) = words.split_first() else { return false };
-    let verb = rest.iter().copied().find(|word| !word.starts_with('-')).unwrap_or("");
+    if carry::runs_by_option(command) || runs_what_it_is_fed(command) {
+        return true;
+    }
     match base(name) {
         "find" => rest.iter().any(|word| {
             matches!(*word, "-exec" | "-execdir" | "-ok" | "-okdir" | "-delete" | "-fls") || word.starts_with("-fprint")
@@ -272,20 +437,39 @@ pub(super) fn runs_its_arguments(command: &Command) -> bool {
         "git" => rest.first().is_some_and(|word| word.starts_with('-') && *word != "--version" && *word != "--help"),
         "npx" | "bunx" | "pnpx" | "uvx" | "tsx" => true,
         "watch" | "setsid" | "ionice" | "flock" | "xargs" | "parallel" | "eval" | "exec" | "entr" => true,
-        "direnv" | "mise" | "devbox" => matches!(verb, "exec" | "x" | "run"),
-        "nix" | "nix-shell" => matches!(verb, "run" | "develop" | "shell") || base(name) == "nix-shell",
-        "npm" => matches!(verb, "exec" | "x"),
-        "pnpm" | "yarn" => matches!(verb, "dlx" | "exec"),
-        "bun" => verb == "x",
-        "pipx" => verb == "run",
-        "uv" => matches!(verb, "run" | "tool"),
-        "docker" | "podman" | "nerdctl" | "kubectl" => matches!(verb, "exec" | "run" | "compose" | "debug"),
-        shell if SHELLS.contains(&shell) => {
-            // Without a file to run, or with `-s`, it runs what it is fed.
-            rest.iter().all(|word| word.starts_with('-')) || rest.contains(&"-s") || command.fed
+        "direnv" | "mise" | "devbox" => has_verb(rest, &["exec", "x", "run"]),
+        "nix" => has_verb(rest, &["run", "develop", "shell"]),
+        "nix-shell" => true,
+        "npm" => has_verb(rest, &["exec", "x", "init", "create"]),
+        "pnpm" | "yarn" => has_verb(rest, &["dlx", "exec", "create", "init"]),
+        "bun" => has_verb(rest, &["x", "create"]),
+        "deno" => has_verb(rest, &["run"]) && rest.iter().any(|word| word.contains("://") || word.starts_with("npm:")),
+        "pipx" => has_verb(rest, &["run"]),
+        "uv" => has_verb(rest, &["run", "tool"]),
+        "docker" | "podman" | "nerdctl" | "kubectl" => {
+            has_verb(rest, &["exec", "run", "debug"])
+                || (has_verb(rest, &["compose"]) && rest.iter().any(|word| matches!(*word, "exec" | "run")))
         }
         _ => false,
     }
+}
+
+/// A shell or an interpreter whose code comes in by its standard input, or out of another command.
+pub(super) fn runs_what_it_is_fed(command: &Command) -> bool {
+    let Some((name, rest)) = command.words.split_first() else { return false };
+    let name = base(&name.text);
+    let says = |options: &[&str]| rest.iter().any(|word| options.contains(&word.text.as_str()));
+    let stdin = rest.iter().any(|word| carry::is_standard_input(&word.text));
+    if SHELLS.contains(&name) {
+        // Without a file to run, or with `-s`, it runs what it is fed.
+        return rest.iter().all(|word| word.text.starts_with('-')) || says(&["-s"]) || command.fed || stdin;
+    }
+    if !reach::is_interpreter(name) || matches!(name, "make" | "gmake" | "awk" | "gawk" | "mawk") {
+        return false;
+    }
+    let asks = says(&["--version", "-V", "-v", "--help", "-h"]);
+    let has_code = says(&["-c", "-e", "-m", "-r", "--eval", "--command"]) || rest.iter().any(|w| w.text.contains('.'));
+    stdin || (!asks && !has_code && rest.iter().all(|word| word.text.starts_with('-')))
 }
 
 #[cfg(test)]
@@ -295,8 +479,8 @@ mod tests {
     fn seen(source: &str) -> Vec<String> {
         let script = Script::parse(source);
         let fed = fed_texts(&script);
-        let views = script.commands().iter().flat_map(|command| views(command, &fed));
-        views.map(|view| view.command.joined()).collect()
+        let views = script.commands().iter().map(|command| views(command, &fed));
+        views.flat_map(|views| views.iter().map(|view| view.command.joined()).collect::<Vec<_>>()).collect()
     }
 
     #[test]
@@ -345,13 +529,41 @@ mod tests {
             "{rm,x}",
             "rm$IFS'x'",
             "rm${IFS}x",
+            "tar cf y --checkpoint-action=exec='rm x' .",
+            "rsync -e 'rm x' a b:",
+            "git -c core.pager='rm x' log",
+            "git rebase -x 'rm x' main",
+            "git submodule foreach rm x",
+            "vim -c ':!rm x' y",
+            "sed '1e rm x' y",
+            "socat TCP-L:1 EXEC:'rm x'",
+            "sqlite3 a <<< '.shell rm x'",
+            "python3 - <<'E'\nos.system('rm x')\nE",
+            "make -f - <<'E'\na:\n\trm x\nE",
+            "expect <<< 'spawn rm x'",
+            "bash <(echo rm x)",
+            "sh -c \"$(echo rm x)\"",
+            "PAGER='rm x' man ls",
+            "crontab - <<< '* * * * * rm x'",
+            "docker --context y exec box rm x",
+            "npm exec -- rm x",
         ];
         for source in table {
             assert!(seen(source).contains(&"rm x".to_owned()), "{source}: {:?}", seen(source));
         }
-        for source in
-            ["echo rm x", "timeout 5 echo rm x", "grep rm x", "git rm x", "echo 'rm x' | wc -c", "cat <<E\nrm x\nE"]
-        {
+        for source in [
+            "echo rm x",
+            "timeout 5 echo rm x",
+            "grep rm x",
+            "git rm x",
+            "echo 'rm x' | wc -c",
+            "cat <<E\nrm x\nE",
+            "docker rm x",
+            "npm rm x",
+            "git commit -m 'rm x'",
+            "vim rm x",
+            "tar cf y rm x",
+        ] {
             assert!(!seen(source).contains(&"rm x".to_owned()), "{source}: {:?}", seen(source));
         }
     }

@@ -145,9 +145,85 @@ pub fn secret(canonical: &str, own: &[String]) -> Option<&'static str> {
     CREDENTIALS.iter().any(credential).then_some("it holds credentials")
 }
 
+/// The home directory of somebody, by where homes are.
+#[must_use]
+pub fn is_a_home(canonical: &str) -> bool {
+    canonical == "/root" || canonical.strip_prefix("/home/").is_some_and(|name| !name.is_empty() && !name.contains('/'))
+}
+
+/// What of a home directory holds keys and tokens.
+const SECRETS_OF_HOME: &[&str] = &[
+    ".aws",
+    ".azure",
+    ".config/gcloud",
+    ".config/gh",
+    ".config/glab-cli",
+    ".docker",
+    ".git-credentials",
+    ".gnupg",
+    ".kube",
+    ".netrc",
+    ".password-store",
+    ".pgpass",
+    ".ssh",
+];
+
+/// Why reading all that is below this directory gives away a secret; `None` when nothing is known of it that would.
+#[must_use]
+pub fn secret_below(canonical: &str, home: Option<&str>, own: &[String]) -> Option<&'static str> {
+    let path = canonical.to_lowercase();
+    let own_below = |dir: &String| {
+        let dir = dir.to_lowercase();
+        within(&dir, &path) || within(&path, &dir)
+    };
+    if own.iter().any(own_below) {
+        return Some("keys of Interlock are below it");
+    }
+    if within("/etc/shadow", &path) {
+        return Some("the passwords of this machine are below it");
+    }
+    if within("/proc", &path) || path.starts_with("/proc/") && path.matches('/').count() < 3 {
+        return Some("the memory of processes is below it");
+    }
+    let of_home = |home: &str| {
+        let home = home.to_lowercase();
+        SECRETS_OF_HOME.iter().any(|dir| within(&format!("{home}/{dir}"), &path))
+    };
+    if home.is_some_and(of_home) || is_a_home(&path) || within("/home", &path) {
+        return Some("keys and tokens of a person are below it");
+    }
+    let parts: Vec<&str> = path.split('/').collect();
+    let keeps =
+        |part: &&str| matches!(*part, ".ssh" | ".aws" | ".azure" | ".gnupg" | ".kube" | ".password-store" | "gcloud");
+    parts.iter().any(keeps).then_some("it holds keys or credentials")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_below_a_directory_counts_for_those_who_read_all_of_it() {
+        let own = ["/state/keys".to_owned()];
+        for dir in [
+            "/",
+            "/etc",
+            "/home",
+            "/home/u",
+            "/home/u/.ssh",
+            "/home/u/.config",
+            "/state",
+            "/proc",
+            "/ws/.aws",
+            "/root",
+            "/home/bob",
+        ] {
+            assert!(secret_below(dir, Some("/home/u"), &own).is_some(), "{dir}");
+        }
+        for dir in ["/ws", "/home/u/src", "/etc/nginx", "/tmp", "/home/u/.cache", "/state/spill"] {
+            assert_eq!(secret_below(dir, Some("/home/u"), &own), None, "{dir}");
+        }
+    }
 
     #[test]
     fn writes_that_are_run_or_obeyed_later_are_protected() {

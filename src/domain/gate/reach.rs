@@ -18,17 +18,16 @@ const RUNNERS: &[&str] = &[
     "catchsegv",
     "chpst",
     "chrt",
+    "cmd",
+    "cmd.exe",
     "cpulimit",
     "daemonize",
     "dbus-launch",
     "dbus-run-session",
-    "devbox",
-    "direnv",
-    "docker",
+    "dotenv",
     "dumb-init",
     "eatmydata",
     "entr",
-    "expect",
     "fakechroot",
     "fakeroot",
     "faketime",
@@ -36,28 +35,22 @@ const RUNNERS: &[&str] = &[
     "gdb",
     "gosu",
     "hash",
+    "hyperfine",
     "i386",
-    "kubectl",
     "ld.so",
     "linux32",
     "linux64",
     "lldb",
     "ltrace",
-    "lxc",
-    "machinectl",
-    "mise",
-    "nerdctl",
     "newgrp",
     "nix-shell",
     "nocache",
     "nsenter",
     "numactl",
     "parallel",
+    "pdsh",
     "perf",
-    "pipenv",
     "pkexec",
-    "podman",
-    "poetry",
     "prlimit",
     "proot",
     "proxychains",
@@ -73,6 +66,7 @@ const RUNNERS: &[&str] = &[
     "setuidgid",
     "sg",
     "softlimit",
+    "spawn",
     "ssh",
     "sshpass",
     "start-stop-daemon",
@@ -91,28 +85,94 @@ const RUNNERS: &[&str] = &[
     "tsocks",
     "unbuffer",
     "unshare",
-    "uv",
     "valgrind",
-    "vagrant",
+    "with-contenv",
     "wsl",
     "x86_64",
     "xvfb-run",
     "zellij",
 ];
 
+/// Programs that run another one with some verbs only; it stands somewhere behind the verb.
+const RUNNERS_BY_VERB: &[(&str, &[&str])] = &[
+    ("bundle", &["exec"]),
+    ("conda", &["run"]),
+    ("devbox", &["run"]),
+    ("direnv", &["exec"]),
+    ("docker", &["exec", "run", "compose"]),
+    ("kubectl", &["exec", "run", "debug"]),
+    ("lxc", &["exec"]),
+    ("machinectl", &["shell"]),
+    ("mise", &["exec", "x"]),
+    ("nerdctl", &["exec", "run", "compose"]),
+    ("nix", &["run", "develop", "shell"]),
+    ("npm", &["exec", "x"]),
+    ("pipenv", &["run"]),
+    ("pnpm", &["exec", "dlx"]),
+    ("podman", &["exec", "run", "compose"]),
+    ("poetry", &["run"]),
+    ("uv", &["run", "tool"]),
+    ("vagrant", &["ssh"]),
+    ("yarn", &["exec", "dlx", "run"]),
+];
+
 /// Runners of packages: what they are given is the name of a program, from wherever it comes.
 const PACKAGE_RUNNERS: &[&str] = &["bunx", "npx", "pipx", "pnpx", "tsx", "uvx"];
 
 /// Interpreters whose code may hold the text of a command.
-const INTERPRETERS: &[&str] = &["awk", "gawk", "lua", "make", "mawk", "node", "perl", "php", "python", "ruby", "tclsh"];
+const INTERPRETERS: &[&str] = &[
+    "awk",
+    "bun",
+    "deno",
+    "ed",
+    "ex",
+    "expect",
+    "gawk",
+    "gdb",
+    "gmake",
+    "irb",
+    "ipython",
+    "lua",
+    "make",
+    "mariadb",
+    "mawk",
+    "mysql",
+    "node",
+    "osascript",
+    "perl",
+    "php",
+    "psql",
+    "pwsh",
+    "pypy",
+    "python",
+    "Rscript",
+    "ruby",
+    "sqlite",
+    "tclsh",
+    "wish",
+];
 
 /// How many spellings of one command line are looked at: what braces make of more words is not a command line of a
 /// person.
 const SPELLINGS_MAX: usize = 32;
 
 /// Any of its arguments may be where another command begins.
-pub(super) fn runs_from_anywhere(name: &str) -> bool {
+fn runs_from_anywhere(name: &str) -> bool {
     RUNNERS.contains(&name) || PACKAGE_RUNNERS.contains(&name) || (name.starts_with("ld-") && name.contains(".so"))
+}
+
+/// From which of its arguments on another command may begin; `None` for a command that runs none.
+pub(super) fn runs_from(name: &str, rest: &[Word]) -> Option<usize> {
+    if runs_from_anywhere(name) {
+        return Some(0);
+    }
+    let (_, verbs) = RUNNERS_BY_VERB.iter().find(|(runner, _)| *runner == name)?;
+    rest.iter().position(|word| verbs.contains(&word.text.as_str())).map(|at| at + 1)
+}
+
+/// Its code may hold commands, and it may come in by its standard input.
+pub(super) fn is_interpreter(name: &str) -> bool {
+    INTERPRETERS.contains(&name.trim_end_matches(|letter: char| letter.is_ascii_digit() || letter == '.'))
 }
 
 /// Texts among the arguments that are command lines themselves, or may hold one.
@@ -127,7 +187,10 @@ pub(super) fn inner_texts(name: &str, rest: &[Word]) -> Vec<String> {
                 let glued = word.text.strip_prefix("-S").filter(|text| !text.is_empty());
                 texts.extend(glued.or_else(|| word.text.strip_prefix("--split-string=")).map(str::to_owned));
             }
-            _ if runs_from_anywhere(name) && word.text.contains(char::is_whitespace) => texts.push(word.text.clone()),
+            _ if word.text.contains(char::is_whitespace) && runs_from(name, rest).is_some() => {
+                texts.push(word.text.clone());
+                texts.extend(after(&word.text, "="));
+            }
             _ => {}
         }
     }
@@ -137,15 +200,14 @@ pub(super) fn inner_texts(name: &str, rest: &[Word]) -> Vec<String> {
 
 /// What an interpreter's code has between quotes: none for a command that is no interpreter.
 pub(super) fn quoted_texts(name: &str, rest: &[Word]) -> Vec<String> {
-    let interpreter = name.trim_end_matches(|letter: char| letter.is_ascii_digit() || letter == '.');
-    if !INTERPRETERS.contains(&interpreter) {
+    if !is_interpreter(name) {
         return Vec::new();
     }
     rest.iter().flat_map(|word| quoted_in(&word.text)).collect()
 }
 
 /// What stands between quotes in a piece of code.
-fn quoted_in(code: &str) -> Vec<String> {
+pub(super) fn quoted_in(code: &str) -> Vec<String> {
     let mut texts = Vec::new();
     for quote in ['"', '\'', '`'] {
         texts.extend(code.split(quote).skip(1).step_by(2).filter(|text| !text.is_empty()).map(str::to_owned));

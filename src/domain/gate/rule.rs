@@ -331,6 +331,17 @@ impl Rule {
         matches!(self.matcher, Matcher::Read(_) | Matcher::Edit(_))
     }
 
+    /// The rule may be about a path below this directory, which somebody reads (or writes) with all that is in it. A
+    /// bare name may lie in any directory: that counts for reading only, or every removal would be asked about.
+    pub(crate) fn may_lie_below(&self, write: bool, dir: &str, anchors: &Anchors<'_>) -> bool {
+        let pattern = match (&self.matcher, write) {
+            (Matcher::Read(pattern), false) | (Matcher::Edit(pattern), true) => pattern,
+            (Matcher::Read(pattern), true) if self.verb == Verb::Deny => pattern,
+            _ => return false,
+        };
+        self.verb != Verb::Allow && pattern.as_ref().is_some_and(|path| path.may_lie_below(dir, anchors, !write))
+    }
+
     /// The rule may be about a path that this shell pattern, absolute, stands for.
     pub(crate) fn may_be_meant_by(&self, pattern: &str, anchors: &Anchors<'_>) -> bool {
         let path = match &self.matcher {

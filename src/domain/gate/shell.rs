@@ -7,15 +7,19 @@ use crate::request::why::Step;
 use crate::surface::nature::{Deed, Nature};
 use crate::surface::shell::{Command, Script, Understood, Word, reads};
 
-use super::danger::{critical_removal, dangerous, sets_what_runs_later};
+use super::danger::{dangerous, gives_secrets, is_fork_bomb, patched, sets_what_runs_later};
 use super::decide::{Case, Finding, Verdict, classified, judge as judge_deed};
 use super::matches::{Matched, choose};
 use super::pattern::Anchors;
-use super::peel::{View, base, core, fed_texts, is_harmlessly_set, runs_its_arguments, views};
+use super::peel::{View, Views, base, core, fed_texts, is_harmlessly_set, runs_its_arguments, views};
 use super::policy::{Mode, Policy};
-use super::protected::{is_sink, protected, secret};
+use super::protected::{is_sink, protected, secret, secret_below};
 use super::reach;
+use super::removal::critical_removal;
 use super::rule::{Line, Rule, Seen, Verb};
+use super::shift;
+use super::tree;
+use super::written::{is_writing_code, output_options, renamed, takes_all_below, targets};
 
 /// The strictest of all findings: a deny before an ask before an allow, of two asks the one of the earlier step.
 pub(crate) fn judge(policy: &Policy, case: Case<'_>, script: &Script, cwd: Option<&str>) -> Finding {
@@ -57,9 +61,21 @@ fn judge_here(policy: &Policy, case: Case<'_>, script: &Script) -> Finding {
     let mut findings = Vec::new();
     for part in &parts {
         findings.push(part_finding(policy, case, script, part, proven));
-        findings.extend(immune(policy, case, part));
-        findings.extend(written_files(policy, case, part.command));
-        findings.extend(path_rules(policy, case, part));
+        findings.extend(immune(policy, case, part, &fed));
+        findings.extend(written_files(policy, case, case, part));
+        findings.extend(path_rules(policy, case, case, part));
+    }
+    // What a command means once an earlier one has changed the directory, or has laid a link.
+    for (at, facts) in shift::after(script, case.facts) {
+        let there = Case { facts: &facts, ..case };
+        let part = Part::of(&script.commands()[at], there, &fed);
+        findings.extend(immune(policy, there, &part, &fed));
+        findings.extend(path_rules(policy, case, there, &part));
+        let written = written_files(policy, case, there, &part);
+        findings.extend(written.into_iter().filter(|found| found.verdict != Verdict::Allow));
+    }
+    if policy.mode == Mode::BypassPermissions && is_fork_bomb(script) {
+        findings.push(Finding::new(Verdict::Ask, Step::Mode, "it is a dangerous command: it takes the machine down"));
     }
     findings.extend(moves(policy, &parts));
     findings.extend(not_understood(policy, script));
@@ -85,7 +101,7 @@ fn strictest(findings: Vec<Finding>) -> Option<Finding> {
 /// One command, what it can be seen to run, and what it is once harmless wrappers are peeled off.
 struct Part<'a> {
     command: &'a Command,
-    views: Vec<View>,
+    views: Views,
     core: Command,
     lines: Vec<Line>,
     core_line: Line,
@@ -117,7 +133,7 @@ impl<'a> Part<'a> {
         let arguments = command.words.iter().skip(1).filter(|_| !only_printed);
         let mut paths: Vec<String> = arguments.flat_map(|word| candidates(case, word)).collect();
         // What an interpreter's code has between quotes may be a path.
-        for view in &views {
+        for view in views.iter() {
             let code = view
                 .command
                 .name()
@@ -189,8 +205,12 @@ fn read_outside(case: Case<'_>, command: &Command) -> Option<String> {
         return None;
     }
     let arguments = command.words.iter().skip(1).flat_map(|word| pieces(&word.path()));
-    let mut paths = arguments.filter_map(|piece| case.facts.resolve(&piece));
-    paths.find(|path| !case.facts.in_scope(path))
+    // What cannot be resolved (the home of somebody else, a circle of links) leads nobody knows where.
+    let mut paths = arguments.map(|piece| case.facts.resolve(&piece).ok_or(piece));
+    paths.find_map(|path| match path {
+        Ok(path) => (!case.facts.in_scope(&path)).then_some(path),
+        Err(piece) => (piece.starts_with('~') || piece.contains('/') || !case.facts.links.is_empty()).then_some(piece),
+    })
 }
 
 /// What in a word may be a path: the word, and what comes after `=`, `@` or a flag's letter.
@@ -212,7 +232,7 @@ fn pieces(word: &str) -> Vec<String> {
 }
 
 /// Secrets that it names, protected files that it writes, removals that take everything.
-fn immune(policy: &Policy, case: Case<'_>, part: &Part<'_>) -> Vec<Finding> {
+fn immune(policy: &Policy, case: Case<'_>, part: &Part<'_>, fed: &Fed) -> Vec<Finding> {
     let ask = |reason: String, path: Option<String>| Finding::new(Verdict::Ask, Step::Immune, reason).at(path);
     let mut findings = Vec::new();
     let mut secrets = |path: &String| {
@@ -225,27 +245,97 @@ fn immune(policy: &Policy, case: Case<'_>, part: &Part<'_>) -> Vec<Finding> {
     for view in part.views.iter().filter(|view| view.nested && !reads::prints_its_words(&view.command)) {
         view.command.words.iter().skip(1).flat_map(|word| candidates(case, word)).for_each(|path| secrets(&path));
     }
-    for view in &part.views {
-        if let Some(target) = critical_removal(&view.command, case.facts) {
+    if part.views.cut {
+        findings.push(ask("it runs more commands, or deeper wrapped ones, than are looked at".to_owned(), None));
+    }
+    let own = |path: &str| protected(path, &policy.own_paths);
+    for view in part.views.iter() {
+        let command = &view.command;
+        if let Some(target) = critical_removal(command, case.facts) {
             findings.push(ask(format!("it removes {target}, which is more than a part of the work"), None));
         }
-        if let Some(why) = sets_what_runs_later(&view.command) {
+        if let Some(why) = sets_what_runs_later(command) {
             findings.push(ask(format!("it changes what is run or obeyed later: {why}"), None));
         }
-        for path in targets(&view.command).into_iter().flat_map(|word| candidates(case, word)) {
-            if let Some(why) = protected(&path, &policy.own_paths) {
+        if let Some(what) = gives_secrets(command) {
+            findings.push(ask(format!("it gives away {what}"), None));
+        }
+        let patched = patched(command, &fed.texts);
+        if patched == Some(None) {
+            findings.push(ask("it writes files that are named inside of a patch".to_owned(), None));
+        }
+        let mut written = targets(command);
+        written.extend(output_options(command));
+        written.extend(patched.flatten().into_iter().flatten());
+        written.extend(redirected(view).filter(|(writes, _)| *writes).map(|(_, word)| word.clone()));
+        for path in written.iter().flat_map(|word| candidates(case, word)) {
+            if let Some(why) = own(&path) {
                 findings.push(ask(format!("writing {path} is protected: {why}"), Some(path)));
             }
         }
+        for path in written_in_code(case, command) {
+            if let Some(why) = own(&path) {
+                findings.push(ask(format!("its code names {path}, which is protected: {why}"), Some(path)));
+            }
+        }
+        let home = case.facts.home.as_deref();
+        for path in tree_roots(case, command) {
+            if let Some(why) = secret_below(&path, home, &policy.own_secrets) {
+                findings.push(ask(format!("it reads all of {path}: {why}"), Some(path)));
+            }
+        }
     }
-    for redirect in part.command.redirects.iter().filter(|redirect| !redirect.writes) {
-        for path in candidates(case, &redirect.target) {
+    let inside = part.views.iter().filter(|view| view.nested).flat_map(redirected);
+    let own_redirects = part.command.redirects.iter().map(|redirect| (redirect.writes, &redirect.target));
+    for (_, target) in own_redirects.chain(inside).filter(|(writes, _)| !writes) {
+        for path in candidates(case, target) {
             if let Some(why) = secret(&path, &policy.own_secrets) {
                 findings.push(ask(format!("it reads {path}: {why}"), Some(path)));
             }
         }
     }
     findings
+}
+
+/// The files that a command inside of a text is connected to.
+fn redirected(view: &View) -> impl Iterator<Item = (bool, &Word)> {
+    view.command.redirects.iter().map(|redirect| (redirect.writes, &redirect.target))
+}
+
+/// The directories that it reads with all that is below, resolved; a pattern directly in one counts as the directory.
+fn tree_roots(case: Case<'_>, command: &Command) -> Vec<String> {
+    let named = tree::roots(command).into_iter().flat_map(|word| candidates(case, &word));
+    let globbed = command.words.iter().skip(1).filter(|word| word.globs && !reads::prints_its_words(command));
+    let listed = globbed.filter_map(|word| {
+        let text = word.path();
+        let (dir, name) = text.rsplit_once('/')?;
+        let bare = !name.chars().any(char::is_alphanumeric) && !dir.contains(['*', '?', '[', '$']);
+        let dir = bare.then(|| candidates(case, &dir_word(word, dir)).into_iter().next()).flatten()?;
+        // `~/*` leaves out what begins with a dot; a directory of keys has nothing else.
+        secret_below(&dir, None, &[]).filter(|_| dir.contains("/.")).map(|_| dir)
+    });
+    named.chain(listed).collect()
+}
+
+fn dir_word(word: &Word, dir: &str) -> Word {
+    let mut dir = renamed(word, dir);
+    dir.globs = false;
+    dir
+}
+
+/// Paths between quotes in the code of an interpreter, where the code writes something.
+fn written_in_code(case: Case<'_>, command: &Command) -> Vec<String> {
+    let Some((name, rest)) = command.words.split_first() else { return Vec::new() };
+    let name = base(&name.text);
+    if !reach::is_interpreter(name) || !rest.iter().any(|word| is_writing_code(&word.text)) {
+        return Vec::new();
+    }
+    let named = |text: &String| text.contains('/') || text.starts_with('.');
+    reach::quoted_texts(name, rest)
+        .iter()
+        .filter(|text| named(text))
+        .filter_map(|text| case.facts.resolve(text))
+        .collect()
 }
 
 /// The paths that a word may stand for, resolved; of a pattern, the one that it most looks like.
@@ -258,10 +348,13 @@ fn candidates(case: Case<'_>, word: &Word) -> Vec<String> {
             text = text.replace(variable, value);
         }
     }
+    text = in_directory(case, text, word.tilde);
+    // The home of somebody else is where homes are.
     if word.tilde
-        && let Some(rest) = text.strip_prefix("~+")
+        && let Some((name, rest)) = text.strip_prefix('~').map(|rest| rest.split_once('/').unwrap_or((rest, "")))
+        && !name.is_empty()
     {
-        text = format!("{}{rest}", case.facts.cwd);
+        text = if name == "root" { format!("/root/{rest}") } else { format!("/home/{name}/{rest}") };
     }
     if word.braces {
         return reach::spellings(&text)
@@ -276,47 +369,6 @@ fn candidates(case: Case<'_>, word: &Word) -> Vec<String> {
         text = text.replace(['*', '?', '[', ']'], "");
     }
     pieces(&text).iter().chain(&meant).filter_map(|piece| case.facts.resolve(piece)).collect()
-}
-
-/// The arguments of well-known commands that they write or remove.
-fn targets(command: &Command) -> Vec<&Word> {
-    let Some((name, rest)) = command.words.split_first() else { return Vec::new() };
-    let operands: Vec<&Word> = rest.iter().filter(|word| !word.text.starts_with('-')).collect();
-    match base(&name.text) {
-        "mv" | "rm" | "rmdir" | "unlink" | "shred" | "truncate" | "touch" | "mkdir" | "mknod" | "mkfifo" | "tee"
-        | "chmod" | "chown" | "chgrp" | "patch" | "ed" | "ex" | "vi" | "vim" | "nvim" | "nano" | "emacs" => operands,
-        "cp" | "install" | "ln" | "rsync" | "scp" => {
-            let directory = rest.iter().position(|word| word.text == "-t").and_then(|at| rest.get(at + 1));
-            directory.or(operands.last().copied()).into_iter().collect()
-        }
-        "sed" if rest.iter().any(|word| in_place(&word.text)) => operands,
-        "perl" | "ruby" if rest.iter().any(|word| in_place(&word.text)) => operands,
-        "wget" => valued(rest, &["-P", "--directory-prefix"]),
-        "curl" => valued(rest, &["--output-dir"]),
-        "tar" if !rest.iter().any(|word| lists_or_creates(&word.text)) => valued(rest, &["-C", "--directory"]),
-        "unzip" | "7z" => valued(rest, &["-d"]),
-        "dd" => rest.iter().filter(|word| word.text.starts_with("of=")).collect(),
-        _ => Vec::new(),
-    }
-}
-
-/// `-i`, `-pi`, `-i.bak`, `--in-place`: the files are written where they are.
-fn in_place(option: &str) -> bool {
-    let letters = option.strip_prefix('-').filter(|rest| !rest.starts_with('-'));
-    option.starts_with("--in-place")
-        || letters.is_some_and(|letters| letters.split('.').next().is_some_and(|flags| flags.contains('i')))
-}
-
-/// `tar t…` and `tar c…`: nothing is unpacked.
-fn lists_or_creates(option: &str) -> bool {
-    let letters = option.strip_prefix('-').unwrap_or(option);
-    letters.len() < 6 && letters.starts_with(['t', 'c']) && letters.bytes().all(|byte| byte.is_ascii_lowercase())
-}
-
-/// The words after these options.
-fn valued<'a>(rest: &'a [Word], options: &[&str]) -> Vec<&'a Word> {
-    let at = |(at, word): (usize, &Word)| options.contains(&word.text.as_str()).then(|| rest.get(at + 1)).flatten();
-    rest.iter().enumerate().filter_map(at).collect()
 }
 
 /// Well-known names of secrets that a pattern may stand for, in the pattern's directory. A pattern of hardly more than
@@ -345,11 +397,15 @@ fn secrets_like(pattern: &str) -> Vec<String> {
     NAMES.iter().filter(fits).map(path).collect()
 }
 
-/// Redirections and `--output` options, judged as edits (and as reads).
-fn written_files(policy: &Policy, case: Case<'_>, command: &Command) -> Vec<Finding> {
-    let redirects = command.redirects.iter().map(|redirect| (redirect.writes, redirect.target.clone()));
-    let outputs = output_options(command).into_iter().map(|word| (true, word));
+/// Redirections and `--output` options, judged as edits (and as reads), of the command and of what it has inside.
+/// Words are resolved from `there`, where the command runs; rules begin where they always do.
+fn written_files(policy: &Policy, case: Case<'_>, there: Case<'_>, part: &Part<'_>) -> Vec<Finding> {
+    let redirects = part.command.redirects.iter().map(|redirect| (redirect.writes, redirect.target.clone()));
+    let inside = part.views.iter().filter(|view| view.nested).flat_map(redirected);
+    let inside = inside.map(|(writes, word)| (writes, word.clone()));
+    let outputs = output_options(&part.core).into_iter().map(|word| (true, word));
     redirects
+        .chain(inside)
         .chain(outputs)
         .filter(|(_, target)| !(target.is_fixed() && is_sink(&target.text)))
         .map(|(writes, target)| {
@@ -357,69 +413,64 @@ fn written_files(policy: &Policy, case: Case<'_>, command: &Command) -> Vec<Find
                 let reason = "it opens a file whose name is only known when it runs";
                 return Finding::new(Verdict::Ask, Step::Scope, reason);
             }
-            let path = target.path();
-            let deed = if writes { Deed::Write { path } } else { Deed::Read { path } };
+            let path = in_directory(there, target.path(), target.tilde);
+            let path = if std::ptr::eq(case.facts, there.facts) { Some(path) } else { there.facts.resolve(&path) };
+            let Some(path) = path else {
+                return Finding::new(Verdict::Deny, Step::Precondition, "the path cannot be resolved");
+            };
+            let deed = if writes { Deed::Write { path } } else { Deed::Read { path, below: false } };
             let nature = Nature { deed, ..case.nature.clone() };
             judge_deed(policy, Case { nature: &nature, ..case })
         })
         .collect()
 }
 
-/// What `--output FILE`, `--output=FILE` and, for some commands, `-o FILE` name.
-fn output_options(command: &Command) -> Vec<Word> {
-    const LONG: &[&str] = &["--output", "--output-file", "--output-document", "--outfile", "--out-file"];
-    let Some((name, rest)) = command.words.split_first() else { return Vec::new() };
-    let short: &[&str] = match base(&name.text) {
-        "curl" | "sort" | "cc" | "gcc" | "g++" | "clang" | "ld" | "go" | "rustc" | "tree" | "time" => &["-o"],
-        "wget" => &["-O", "-o"],
-        _ => &[],
-    };
-    let mut outputs = Vec::new();
-    for (at, word) in rest.iter().enumerate() {
-        let (option, value) = match word.text.split_once('=') {
-            Some((option, value)) => (option, Some(value)),
-            None => (word.text.as_str(), None),
-        };
-        let glued = short.iter().find_map(|letter| word.text.strip_prefix(letter)).filter(|value| !value.is_empty());
-        if LONG.contains(&option) || short.contains(&option) {
-            outputs.extend(value.map(|value| renamed(word, value)).or_else(|| rest.get(at + 1).cloned()));
-        } else if let Some(value) = glued
-            && !word.text.starts_with("--")
-        {
-            outputs.push(renamed(word, value));
-        }
+/// `~+` is the working directory.
+fn in_directory(case: Case<'_>, path: String, tilde: bool) -> String {
+    match path.strip_prefix("~+").filter(|rest| tilde && (rest.is_empty() || rest.starts_with('/'))) {
+        Some(rest) => format!("{}{rest}", case.facts.cwd),
+        None => path,
     }
-    outputs.retain(|word| word.text != "-");
-    outputs
 }
 
-/// A part of a word; what of the word expands may stand in any part of it.
-fn renamed(word: &Word, text: &str) -> Word {
-    let mut part = word.clone();
-    text.clone_into(&mut part.text);
-    part
-}
-
-/// Deny and ask rules for paths hold for the words of a command too.
-fn path_rules(policy: &Policy, case: Case<'_>, part: &Part<'_>) -> Vec<Finding> {
+/// Deny and ask rules for paths hold for the words of a command too. Words are
+/// resolved from `there`.
+fn path_rules(policy: &Policy, case: Case<'_>, there: Case<'_>, part: &Part<'_>) -> Vec<Finding> {
     let forbids = policy.rules.all().iter().any(|rule| rule.verb() != Verb::Allow && rule.is_about_paths());
-    if !forbids || (part.paths.is_empty() && part.views.len() < 2) {
+    if !forbids {
         return Vec::new();
     }
     let nested = part.views.iter().filter(|view| view.nested && !reads::prints_its_words(&view.command));
-    let inside = nested.flat_map(|view| view.command.words.iter().skip(1)).flat_map(|word| candidates(case, word));
+    let inside = nested.flat_map(|view| view.command.words.iter().skip(1)).flat_map(|word| candidates(there, word));
     let patterns: Vec<String> = part
         .command
         .words
         .iter()
         .skip(1)
         .filter(|word| word.globs && !word.expands)
-        .filter_map(|word| case.facts.written(&word.path()))
+        .filter_map(|word| there.facts.written(&word.path()))
         .collect();
-    let named: Vec<String> = part.paths.iter().cloned().chain(inside).collect();
-    let targets = part.views.iter().flat_map(|view| targets(&view.command));
-    let written: Vec<String> = targets.flat_map(|word| candidates(case, word)).collect();
+    let mut named: Vec<String> = part.paths.iter().cloned().chain(inside).collect();
+    let written_by = |command: &Command| {
+        let words = targets(command).into_iter().chain(output_options(command));
+        words.flat_map(|word| candidates(there, &word)).collect::<Vec<_>>()
+    };
+    let mut written: Vec<String> = part.views.iter().flat_map(|view| written_by(&view.command)).collect();
+    let redirects = part.views.iter().flat_map(redirected).filter(|(writes, _)| *writes);
+    written.extend(redirects.flat_map(|(_, word)| candidates(there, word)));
     let anchors = Anchors::new(case.facts);
+    named.extend(written.iter().filter(|path| !part.paths.contains(path)).cloned().collect::<Vec<_>>());
+    // What is below goes with it, and nobody here knows what is.
+    let deep = part.views.iter().filter(|view| takes_all_below(&view.command));
+    let deep = deep.flat_map(|view| written_by(&view.command)).map(|path| (true, path));
+    let read = part.views.iter().flat_map(|view| tree_roots(there, &view.command)).map(|path| (false, path));
+    let below: Vec<Finding> = deep
+        .chain(read)
+        .filter_map(|(writes, path)| {
+            let found = choose(policy, |rule| rule.may_lie_below(writes, &path, &anchors));
+            found.deny.or(found.ask).map(|finding| below_finding(finding, path))
+        })
+        .collect();
     let meant = patterns.into_iter().filter_map(|pattern| {
         let found = choose(policy, |rule| rule.verb() != Verb::Allow && rule.may_be_meant_by(&pattern, &anchors));
         found.deny.or(found.ask).map(|finding| finding.at(Some(pattern)))
@@ -437,7 +488,15 @@ fn path_rules(policy: &Policy, case: Case<'_>, part: &Part<'_>) -> Vec<Finding> 
             found.deny.or(found.ask).map(|finding| finding.at(Some(path)))
         })
         .chain(meant)
+        .chain(below)
         .collect()
+}
+
+/// A rule is about something below a directory that is read or taken as a whole. Whether it is there nobody here knows,
+/// so a person has to say so; where nobody can be asked, it is a no.
+pub(super) fn below_finding(rule: Finding, dir: String) -> Finding {
+    let reason = format!("it takes all of {dir}, and a rule is about something below it");
+    Finding { verdict: Verdict::Ask, reason, resolved: Some(dir), ..rule }
 }
 
 /// After a `cd`, nobody here knows where a relative path leads, or whose repository `git` obeys.

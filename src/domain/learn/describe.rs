@@ -190,7 +190,7 @@ pub fn repaired(tool: &Described) -> Option<String> {
 
 impl Fault {
     /// No words can mend it.
-    fn is_of_the_tool(&self) -> bool {
+    pub(super) fn is_of_the_tool(&self) -> bool {
         match self {
             Fault::NeededInFact(_) | Fault::UnknownInFact(_) | Fault::Harmful => true,
             Fault::Empty
@@ -530,6 +530,11 @@ fn quoted(text: &str) -> Vec<String> {
 }
 
 /// A warning is never taken out.
+/// The sentences that warn.
+pub(super) fn warnings(text: &str) -> Vec<&str> {
+    sentences(text).into_iter().map(str::trim).filter(|sentence| warns(sentence)).collect()
+}
+
 fn warns(sentence: &str) -> bool {
     let lower = sentence.to_lowercase();
     ["danger", "irreversib", "cannot be undone", "cannot be brought back", "warning", "caution", "destroy", "permanent"]

@@ -14,6 +14,8 @@ use crate::command::understanding::{Learned, Understanding};
 use crate::command::utterance::Utterance;
 use crate::risk::Risk;
 
+use super::retold::{self, Repair, TOLD_MAX};
+
 /// What a set is compiled from: the gate compiles it anew for each proposal.
 #[derive(Debug, Clone, Copy)]
 pub struct Base<'a> {
@@ -52,6 +54,8 @@ pub enum Proposal {
     },
     /// Channel C: a new command.
     New(Box<Definition>),
+    /// What agents are told of a tool, or a skill, is wrong.
+    Repair(Box<Repair>),
 }
 
 /// Who may take what passes the gate.
@@ -108,6 +112,9 @@ pub fn review(base: Base<'_>, learned: &Learned, proposal: &Proposal, replay: &[
         let why = format!("{LEARNED_MAX} things are learned already: put them into the command set");
         return Review { verdict: Verdict::Refuse, why };
     }
+    if let Proposal::Repair(repair) = proposal {
+        return repaired(learned, repair);
+    }
     match Gate::new(base, learned).judge(proposal, replay) {
         Err(why) => Review { verdict: Verdict::Refuse, why },
         Ok((after, Risk::Dangerous)) => {
@@ -118,6 +125,21 @@ pub fn review(base: Base<'_>, learned: &Learned, proposal: &Proposal, replay: &[
             Policy::Auto => Review { verdict: Verdict::Approve(after), why: "changes no other sentence".to_owned() },
         },
     }
+}
+
+/// No sentence means anything else by it, so nothing is replayed; and what an agent is told is for a person.
+fn repaired(learned: &Learned, repair: &Repair) -> Review {
+    let told = match repair.judged() {
+        Err(why) => return Review { verdict: Verdict::Refuse, why },
+        Ok(_) if learned.told.len() >= TOLD_MAX => {
+            let why =
+                format!("{TOLD_MAX} repairs are in force already: have the descriptions mended where they are made");
+            return Review { verdict: Verdict::Refuse, why };
+        }
+        Ok(told) => told,
+    };
+    let after = Learned { told: retold::with(&learned.told, told), ..learned.clone() };
+    Review { verdict: Verdict::Operator(after), why: "what an agent is told is for a person to approve".to_owned() }
 }
 
 struct Gate<'a> {
@@ -139,6 +161,7 @@ impl<'a> Gate<'a> {
                 (text.as_str(), command.as_str(), known.risk)
             }
             Proposal::New(definition) => (definition.text.as_str(), definition.id.as_str(), definition.risk),
+            Proposal::Repair(_) => return Err("a repair is no sentence".to_owned()),
         };
         let text = text.trim();
         if text.is_empty() {
@@ -296,6 +319,7 @@ impl<'a> Gate<'a> {
         match proposal {
             Proposal::New(definition) => after.commands.push((**definition).clone()),
             Proposal::Slang { .. } => after.slang.push(whole),
+            Proposal::Repair(_) => {}
             Proposal::Correction { .. } => {
                 if self.related(text, target) > RELATED_MAX {
                     return Err("it does not sound like the command".to_owned());

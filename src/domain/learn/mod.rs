@@ -5,4 +5,6 @@
 
 pub mod describe;
 pub mod gate;
+pub mod head;
+pub mod retold;
 pub mod skill;

@@ -388,6 +388,61 @@ mod tests {
         assert_eq!(board.turn(calls[2], Epoch(1)).unwrap_err(), NoTurn::Stale);
     }
 
+    /// What the model knows of a verb: its lane, what it reads and writes, whether it is alone in its batch.
+    fn known(verb: &str) -> (Option<&str>, Option<&str>, Option<&str>, bool) {
+        match verb.split_once(':') {
+            Some(("lane", lane)) => (Some(lane), None, None, false),
+            Some(("read", key)) => (None, Some(key), None, false),
+            Some(("write", key)) => (None, None, Some(key), false),
+            Some(_) => unreachable!("{verb}"),
+            None => (if verb == "back" { Some("background") } else { None }, None, None, verb == "alone"),
+        }
+    }
+
+    /// The same law, written down once more and in other words: pairs of verbs of one batch that may not overlap.
+    fn apart(one: &str, two: &str) -> bool {
+        let ((lane, reads, writes, alone), (lane2, reads2, writes2, alone2)) = (known(one), known(two));
+        let same = |a: Option<&str>, b: Option<&str>| a.is_some() && a == b;
+        alone || alone2 || same(lane, lane2) || same(writes, writes2) || same(writes, reads2) || same(reads, writes2)
+    }
+
+    #[test]
+    fn random_batches_start_in_order_and_never_later_than_they_must() {
+        const VERBS: &[&str] = &["look", "look", "lane:1", "lane:2", "read:a", "write:a", "write:b", "alone", "back"];
+        let mut rng = fastrand::Rng::with_seed(20_270_813);
+        for round in 0..2_000 {
+            let verbs: Vec<&str> = (0..rng.usize(1..12)).map(|_| VERBS[rng.usize(0..VERBS.len())]).collect();
+            let took: Vec<u64> = verbs.iter().map(|_| rng.u64(1..50)).collect();
+            // The model: a call starts when the last of those before it that it may not overlap has ended.
+            let mut want = vec![0; verbs.len()];
+            for at in 0..verbs.len() {
+                let before = (0..at).filter(|earlier| apart(verbs[*earlier], verbs[at]));
+                want[at] = before.map(|earlier| want[earlier] + took[earlier]).max().unwrap_or(0);
+            }
+            // The board, driven by a clock that jumps from end to end.
+            let mut board = Board::default();
+            let calls = admitted(&mut board, 1, &verbs);
+            let mut starts: Vec<Option<u64>> = vec![None; verbs.len()];
+            let mut running: Vec<(u64, usize)> = Vec::new();
+            let mut now = 0;
+            loop {
+                for (at, call) in calls.iter().enumerate() {
+                    if starts[at].is_none() && board.turn(*call, Epoch(0)).is_ok() {
+                        starts[at] = Some(now);
+                        running.push((now + took[at], at));
+                    }
+                }
+                running.sort_unstable_by(|one, two| two.cmp(one));
+                let Some((end, at)) = running.pop() else { break };
+                now = end;
+                board.leave(calls[at]);
+            }
+            let starts: Vec<u64> = starts.into_iter().map(|start| start.unwrap()).collect();
+            assert_eq!(starts, want, "round {round}: {verbs:?} {took:?}");
+            assert!(board.is_empty());
+        }
+    }
+
     #[test]
     fn a_protective_call_waits_for_what_runs_and_for_nothing_else() {
         let mut board = Board::default();

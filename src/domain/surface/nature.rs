@@ -90,10 +90,12 @@ impl Keys {
 /// What the call would do, in the words that rules are written in.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Deed {
-    /// Reads a file or searches a directory.
+    /// Reads a file or lists a directory.
     Read {
         /// The path as it was written.
         path: String,
+        /// All that is below the path is read too: a search.
+        below: bool,
     },
     /// Writes, creates or removes a file.
     Write {

@@ -295,7 +295,7 @@ impl Tool {
             Kind::ReadFile => {
                 let (written, canonical) = path_of(args, facts)?;
                 Ok(Nature {
-                    deed: Deed::Read { path: written },
+                    deed: Deed::Read { path: written, below: false },
                     class: Class::Safe,
                     keys: Keys { reads: vec![Key::Path(canonical)], writes: Vec::new() },
                     risk: Risk::Read,

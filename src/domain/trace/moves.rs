@@ -140,7 +140,7 @@ impl Move {
                 format!("turn {turn}: {decision} {tool} ({id}) {reason}").trim_end().to_owned()
             }
             Move::Compacted { levels, before, after } => {
-                format!("{}: {before} -> {after} tokens", levels.join(", "))
+                format!("{}: {before} to {after} tokens", levels.join(", "))
             }
             Move::Trouble { turn, code, message } => format!("turn {turn}: {code}: {message}"),
             Move::Upkeep { text, passed } => {
@@ -167,8 +167,8 @@ pub(super) fn of_runs(events: &[Fact]) -> BTreeMap<RunId, Vec<usize>> {
 pub(super) fn makers(graph: &Graph) -> BTreeMap<RunId, CallId> {
     let mut makers = BTreeMap::new();
     for (child, above) in &graph.children {
-        let said = graph.events.iter().filter(|fact| fact.run == *child).find_map(|fact| {
-            let What::Agent(Move::Asked { parent, .. }) = &fact.what else { return None };
+        let said = graph.moves.get(child).into_iter().flatten().find_map(|at| {
+            let What::Agent(Move::Asked { parent, .. }) = &graph.events[*at].what else { return None };
             *parent
         });
         let wished = || graph.calls.iter().filter(|story| story.call.run == *child).find_map(|story| story.parent);
@@ -196,8 +196,8 @@ pub(super) fn turns(graph: &Graph) -> BTreeMap<(RunId, u64), usize> {
     turns
 }
 
-/// Joins the moves: along the loop, from what was asked to the end, from a batch back to the loop that waited for it, and
-/// from a call to the run that it made and back.
+/// Joins the moves: along the loop, from what was asked to the end, from a batch back to the loop that waited for it,
+/// and from a call to the run that it made and back.
 pub(super) fn join(graph: &Graph, add: &mut impl FnMut(usize, usize, Tie)) {
     for moves in graph.moves.values() {
         for pair in moves.windows(2) {
@@ -226,11 +226,13 @@ pub(super) fn join(graph: &Graph, add: &mut impl FnMut(usize, usize, Tie)) {
         if !graph.turns.contains_key(&(story.call.run, story.call.batch.0)) {
             continue;
         }
-        let next = graph.moves.get(&story.call.run).into_iter().flatten().copied().find(|at| {
-            let what = &graph.events[*at].what;
-            *at > ended && !matches!(what, What::Agent(Move::Dispatched { .. } | Move::Hook { .. }))
-        });
-        next.into_iter().for_each(|next| add(ended, next, Tie::Order));
+        let moves = graph.moves.get(&story.call.run).map(Vec::as_slice).unwrap_or_default();
+        let later = &moves[moves.partition_point(|at| *at <= ended)..];
+        let waits =
+            |at: &&usize| !matches!(graph.events[**at].what, What::Agent(Move::Dispatched { .. } | Move::Hook { .. }));
+        if let Some(next) = later.iter().find(waits) {
+            add(ended, *next, Tie::Order);
+        }
     }
     for (child, call) in &graph.makers {
         let opened =
@@ -326,7 +328,7 @@ mod tests {
         };
         assert_eq!(of(Tie::Order), [(2, 3), (3, 5), (4, 6), (5, 11), (6, 10), (8, 9), (10, 11), (11, 12)]);
         assert_eq!(of(Tie::Pairing), [(2, 12), (3, 5), (4, 10), (8, 9)]);
-        assert_eq!(of(Tie::Lifecycle), [(1, 2), (1, 7), (3, 4), (6, 7), (7, 8), (9, 10)]);
+        assert_eq!(of(Tie::Lifecycle), [(1, 2), (3, 4), (6, 7), (7, 8), (9, 10)]);
         assert_eq!(graph.makers, BTreeMap::from([(two, call(one, 0))]));
         assert_eq!(graph.calls[0].turn, Some(1));
         assert_eq!(graph.missing, [""; 0]);

@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 use super::drive::{Runner, cut};
 use super::offered::Offered;
 use super::told::Told;
+use super::upkeep::Kind;
 use crate::engine::handle::{Answered, NotTaken, Wanted};
 use crate::record::Row;
 use crate::store::conversation::Line;
@@ -112,8 +113,13 @@ impl Runner {
     /// Runs the checks of what the batch has changed; what they say stands behind the last result.
     async fn keep_up(&mut self, results: &mut [ToolResult]) {
         for note in self.upkeep.pending(&self.settings.cwd).await {
-            let to = if note.exit == Some(0) { "passed" } else { "failed" };
-            let row = Row { to: Some(to.into()), ..Row::new(crate::engine::stamp::now(), "maintenance") };
+            let (kind, to) = match note.kind {
+                Kind::Exited(0) => ("maintenance", "passed"),
+                Kind::Exited(_) | Kind::NotEnded => ("maintenance", "failed"),
+                // No run of the check, and no word about the change: it is not counted as either.
+                Kind::TooMuch(_) => ("maintenance_cut", "cut"),
+            };
+            let row = Row { to: Some(to.into()), ..Row::new(crate::engine::stamp::now(), kind) };
             self.log(row, note.detail());
             if let Some(last) = results.last_mut() {
                 last.text.push_str("\n\n");

@@ -4,9 +4,11 @@
 //! a tool that is not offered goes on as every call does, to the gate.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use interlock_domain::agent::skill::Skill;
 use interlock_domain::block::{Provider, ToolResult, ToolUse};
+use interlock_domain::command::instead::{Instead, Of};
 use interlock_domain::surface::Surface;
 use interlock_domain::surface::tool::Kind;
 use serde_json::{Value, json};
@@ -84,7 +86,11 @@ impl Local {
         match call.name.as_str() {
             SKILL if !skills.is_empty() => Some(self.skill(call, name, skills)),
             DESCRIBE => {
-                let tool = all.iter().find(|tool| tool.name == name)?;
+                let Some(tool) = all.iter().find(|tool| tool.name == name) else {
+                    // Where all are described there is no such tool as this one either.
+                    let text = format!("there is no tool {name:?}");
+                    return (all.len() >= NAMED_ONLY_FROM).then(|| call.answer(text, true));
+                };
                 self.described.insert(tool.name.clone());
                 let text = format!("{}\ninput: {}", tool.description, tool.schema);
                 Some(call.answer(text, false))
@@ -117,6 +123,30 @@ fn named(what: &str) -> Value {
         "properties": { "name": { "type": "string", "description": what } },
         "required": ["name"],
     })
+}
+
+/// The settings with the skills that are told otherwise. A repair counts only while the file says what it was made for,
+/// and keeps the tools that the skill hides: it may not widen what a model is offered.
+pub(super) fn with_told(settings: Arc<Settings>, told: &[Instead]) -> Arc<Settings> {
+    let retold = |skill: &Skill| {
+        let of_skill = told.iter().filter(|one| one.of == Of::Skill);
+        of_skill.into_iter().find_map(|one| {
+            let fits = Skill::parse(&one.instead_of, skill.source).is_ok_and(|read| read == *skill);
+            let new = Skill::parse(&one.text, skill.source).ok().filter(|_| fits)?;
+            Some(Skill { tools: skill.tools.clone(), ..new })
+        })
+    };
+    let skills: Vec<Option<Skill>> = settings.skills.iter().map(retold).collect();
+    if skills.iter().all(Option::is_none) {
+        return settings;
+    }
+    let mut changed = Settings::clone(&settings);
+    for (skill, new) in changed.skills.iter_mut().zip(skills) {
+        if let Some(new) = new {
+            *skill = new;
+        }
+    }
+    Arc::new(changed)
 }
 
 /// The line that a prompt has for each skill.

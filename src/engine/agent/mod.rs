@@ -24,6 +24,7 @@ use interlock_domain::agent::Ended;
 use interlock_domain::agent::profile::{Hook, Profile};
 use interlock_domain::agent::skill::Skill;
 use interlock_domain::block::{Block, Message};
+use interlock_domain::command::instead::Instead;
 use interlock_domain::context::Budget;
 use interlock_domain::gate::policy::Mode;
 use interlock_domain::gate::rule::Rules;
@@ -53,10 +54,10 @@ pub const TEXT_BYTES_MAX: usize = 256 * 1024;
 const TOLD_LEN_MAX: usize = 64;
 
 /// What the configuration says about the model. Swapped as a whole; a run keeps what it began with.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Settings {
     /// The way to it.
-    pub endpoint: Endpoint,
+    pub endpoint: Arc<Endpoint>,
     /// What it speaks.
     pub dialect: Dialect,
     /// Its name.
@@ -132,6 +133,7 @@ struct Parts {
     log: Log,
     state: PathBuf,
     settings: watch::Receiver<Option<Arc<Settings>>>,
+    told: watch::Receiver<Arc<[Instead]>>,
     places: Arc<Semaphore>,
     children: Arc<Semaphore>,
 }
@@ -164,7 +166,8 @@ pub struct Answered {
 }
 
 impl Handle {
-    /// The way to a model that `settings` tells, now and after each change.
+    /// The way to a model that `settings` tells, now and after each change. `told` are the skills that a person approved
+    /// in place of what their files say.
     #[must_use]
     pub fn new(
         mediator: Mediator,
@@ -172,9 +175,10 @@ impl Handle {
         log: Log,
         state: PathBuf,
         settings: watch::Receiver<Option<Arc<Settings>>>,
+        told: watch::Receiver<Arc<[Instead]>>,
     ) -> Handle {
         let (places, children) = (Arc::new(Semaphore::new(RUNS_MAX)), Arc::new(Semaphore::new(CHILDREN_MAX)));
-        Handle { parts: Arc::new(Parts { mediator, writer, log, state, settings, places, children }) }
+        Handle { parts: Arc::new(Parts { mediator, writer, log, state, settings, told, places, children }) }
     }
 
     /// There is a model.
@@ -205,6 +209,7 @@ impl Handle {
     /// When there is no run.
     pub async fn start(&self, asked: Asked) -> Result<Running, NotAsked> {
         let settings = self.parts.settings.borrow().clone().ok_or(NotAsked::NoModel)?;
+        let settings = local::with_told(settings, &self.parts.told.borrow());
         if asked.text.trim().is_empty() || asked.text.len() > TEXT_BYTES_MAX {
             return Err(NotAsked::Length(asked.text.len()));
         }

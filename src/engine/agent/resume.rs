@@ -1,8 +1,8 @@
-//! What a conversation is taken up with after the daemon was gone: its history, and for each call that the last life left
-//! open what the evidence log knows of it.
+//! What a conversation is taken up with after the daemon was gone: its history, and for each call that the last life
+//! left open what the evidence log knows of it.
 //!
-//! Nothing is guessed. A call is `not_started` only where the history shows that it was never handed in, or the log that
-//! it never began; what the log does not have any more is unknown. A result that was settled is given as it was.
+//! Nothing is guessed. A call is `not_started` only where the history shows that it was never handed in, or the log
+//! that it never began; what the log does not have any more is unknown. A result that was settled is given as it was.
 
 use interlock_domain::agent::result::{Kept, after_restart};
 use interlock_domain::block::{Block, Message, Role, ToolUse};

@@ -13,7 +13,8 @@ use serde_json::{Value, json};
 
 use crate::tool::shell::{self, Limits};
 
-/// The most entries that one look walks over; what lies beyond is not looked at, and the check says so.
+/// The most entries that one look walks over: a tenth of a second on a slow disk. What lies beyond is not looked at, and
+/// the run is told so.
 const ENTRIES_MAX: usize = 20_000;
 
 /// The most of an output that goes into a context, bytes: the beginning and the end of it.
@@ -32,44 +33,77 @@ pub struct Check {
     pub timeout: Duration,
 }
 
-/// What a check said.
+/// What a check said, or what there is to say about it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Note {
     /// The check.
     pub name: String,
-    /// Its exit code; `None` when it has none.
-    pub exit: Option<i64>,
+    /// Why there is a note.
+    pub kind: Kind,
     /// What the model reads.
     pub text: String,
+}
+
+/// Why there is a note.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// The check ran, and ended with this code.
+    Exited(i64),
+    /// The check ran, and has no exit code.
+    NotEnded,
+    /// Its paths hold more than a look walks over: changes beyond this many entries are not observed.
+    TooMuch(usize),
 }
 
 /// The checks of one run, with what their paths looked like when they were looked at last.
 #[derive(Debug, Default)]
 pub struct Upkeep {
-    checks: Vec<(Check, Digest)>,
+    checks: Vec<(Check, Look)>,
+    entries_max: usize,
+    /// The checks of which the run was told that they do not see everything.
+    told: Vec<String>,
+}
+
+/// What one look saw.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Look {
+    digest: Digest,
+    /// There was more than it walked over.
+    cut: bool,
 }
 
 impl Upkeep {
     /// Looks at the paths as they are before the run has done anything.
     pub async fn begin(checks: &[Check]) -> Upkeep {
+        Upkeep::looking_at(checks, ENTRIES_MAX).await
+    }
+
+    async fn looking_at(checks: &[Check], entries_max: usize) -> Upkeep {
         let mut seen = Vec::with_capacity(checks.len());
         for check in checks {
-            let look = look(check.paths.clone()).await;
+            let look = look(check.paths.clone(), entries_max).await;
             seen.push((check.clone(), look));
         }
-        Upkeep { checks: seen }
+        Upkeep { checks: seen, entries_max, told: Vec::new() }
     }
 
     /// Looks again, and runs the check of everything that has changed: once for each change that is observed.
     pub async fn pending(&mut self, cwd: &Path) -> Vec<Note> {
         let mut notes = Vec::new();
+        let most = self.entries_max;
         for (check, seen) in &mut self.checks {
-            if look(check.paths.clone()).await == *seen {
+            let now = look(check.paths.clone(), most).await;
+            // Once for a run: it is a fact about the configuration, not about this batch.
+            if now.cut && !self.told.contains(&check.name) {
+                self.told.push(check.name.clone());
+                notes.push(Note::too_much(check, most));
+            }
+            if now == *seen {
                 continue;
             }
             notes.push(run(check, cwd).await);
             // After the check: what it makes itself is no change that it is to look at again.
-            *seen = look(check.paths.clone()).await;
+            *seen = look(check.paths.clone(), most).await;
         }
         notes
     }
@@ -94,26 +128,42 @@ async fn run(check: &Check, cwd: &Path) -> Note {
         None => format!("[maintenance] {}: did not end", check.name),
     };
     let text = if said.is_empty() { head } else { format!("{head}\n{said}") };
-    Note { name: check.name.clone(), exit, text: text[..text.floor_char_boundary(OUTPUT_BYTES_MAX * 2)].to_owned() }
+    let kind = exit.map_or(Kind::NotEnded, Kind::Exited);
+    Note { name: check.name.clone(), kind, text: text[..text.floor_char_boundary(OUTPUT_BYTES_MAX * 2)].to_owned() }
 }
 
 impl Note {
     /// For the log.
     #[must_use]
     pub fn detail(&self) -> Value {
-        json!({ "check": self.name, "exit": self.exit, "text": self.text })
+        match self.kind {
+            Kind::Exited(code) => json!({ "check": self.name, "exit": code, "text": self.text }),
+            Kind::NotEnded => json!({ "check": self.name, "exit": null, "text": self.text }),
+            Kind::TooMuch(entries) => json!({ "check": self.name, "looked_at": entries, "text": self.text }),
+        }
+    }
+
+    fn too_much(check: &Check, entries: usize) -> Note {
+        let text = format!(
+            "[maintenance] {}: its paths hold more than {entries} entries; changes beyond them are not seen, and this \
+             check does not run for them",
+            check.name
+        );
+        Note { name: check.name.clone(), kind: Kind::TooMuch(entries), text }
     }
 }
 
-/// Names, lengths and times of all that lies under the paths, as one digest.
-async fn look(paths: Vec<PathBuf>) -> Digest {
+/// Names, lengths and times of all that lies under the paths, as one digest, up to a bound.
+async fn look(paths: Vec<PathBuf>, entries_max: usize) -> Look {
     let walked = tokio::task::spawn_blocking(move || {
         let mut text = Vec::new();
-        let mut left = ENTRIES_MAX;
+        let mut left = entries_max;
+        let mut cut = false;
         let mut todo = paths;
         todo.reverse();
         while let Some(path) = todo.pop() {
             if left == 0 {
+                cut = true;
                 break;
             }
             left -= 1;
@@ -135,9 +185,9 @@ async fn look(paths: Vec<PathBuf>) -> Digest {
                 todo.extend(below);
             }
         }
-        Digest::of(&text)
+        Look { digest: Digest::of(&text), cut }
     });
-    walked.await.unwrap_or_else(|_| Digest::of(b""))
+    walked.await.unwrap_or_else(|_| Look { digest: Digest::of(b""), cut: true })
 }
 
 #[cfg(test)]
@@ -165,11 +215,42 @@ mod tests {
         std::fs::write(source.join("deep/a"), "1").unwrap();
         let notes = upkeep.pending(dir.path()).await;
         assert_eq!(notes.len(), 2);
-        assert_eq!((notes[0].exit, notes[0].text.as_str()), (Some(3), "[maintenance] wrong: exit 3\nseen\nbad"));
-        assert!(notes[1].exit == Some(0) && notes[1].text.len() <= 2 * OUTPUT_BYTES_MAX, "{}", notes[1].text.len());
+        let said = "[maintenance] wrong: exit 3\nseen\nbad";
+        assert_eq!((notes[0].kind, notes[0].text.as_str()), (Kind::Exited(3), said));
+        assert!(
+            notes[1].kind == Kind::Exited(0) && notes[1].text.len() <= 2 * OUTPUT_BYTES_MAX,
+            "{}",
+            notes[1].text.len()
+        );
         // What the first check made is a change for the second one, which was looked at after it; then there is none.
         assert_eq!(upkeep.pending(dir.path()).await, []);
         std::fs::remove_file(source.join("deep/a")).unwrap();
         assert_eq!(upkeep.pending(dir.path()).await.len(), 2);
+    }
+
+    #[tokio::test]
+    async fn a_look_that_ends_early_is_said_once_and_what_it_saw_still_counts() {
+        let dir = tempfile::tempdir().unwrap();
+        for at in 0..20 {
+            std::fs::write(dir.path().join(format!("f{at:02}")), "x").unwrap();
+        }
+        let check = Check {
+            name: "many".to_owned(),
+            paths: vec![dir.path().to_owned()],
+            command: "true".to_owned(),
+            timeout: Duration::from_secs(20),
+        };
+        let kinds = |notes: Vec<Note>| notes.into_iter().map(|note| note.kind).collect::<Vec<_>>();
+        // 21 entries with the directory: one too many, or just enough.
+        let mut narrow = Upkeep::looking_at(std::slice::from_ref(&check), 20).await;
+        let notes = narrow.pending(dir.path()).await;
+        assert_eq!(notes[0].detail()["looked_at"], 20);
+        assert_eq!(kinds(notes), [Kind::TooMuch(20)]);
+        std::fs::write(dir.path().join("f01"), "changed").unwrap();
+        assert_eq!(kinds(narrow.pending(dir.path()).await), [Kind::Exited(0)]);
+        std::fs::write(dir.path().join("f19"), "changed, and not seen").unwrap();
+        assert_eq!(kinds(narrow.pending(dir.path()).await), []);
+        let mut wide = Upkeep::looking_at(&[check], 21).await;
+        assert_eq!(kinds(wide.pending(dir.path()).await), []);
     }
 }

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use interlock_domain::command::definition::Commands;
+use interlock_domain::command::instead::Instead;
 use interlock_domain::command::lexicon::Lexicon;
 use interlock_domain::command::sound::Confusions;
 use interlock_domain::command::understanding::{Learned, Understanding};
@@ -20,10 +21,12 @@ use interlock_domain::id::Seq;
 use interlock_domain::learn::gate::{Base, Example, Policy, Proposal, Review, Verdict, review};
 use serde_json::{Value, json};
 use thiserror::Error;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 
+use super::inference::Lesson;
 use super::keeper::{Keeper, NotKept};
 use super::listener::{Ears, Listener};
+use crate::infer::classifier::Course;
 use crate::record::{Row, learned};
 use crate::store::queue::{Entry, Tell, Writer};
 
@@ -61,13 +64,14 @@ impl Basis {
     /// The commands with what was learned, for the listener. A learned command whose name the files have by now is left
     /// out: what a person wrote wins.
     #[must_use]
-    pub fn ears(&self, learned: &Learned) -> Ears {
+    pub fn ears(&self, learned: &Learned, version: u64) -> Ears {
         let learned = self.fitting(learned);
+        let course = Course::of(&learned, &self.replay);
         let understanding =
             Understanding::compile_learned(self.commands.clone(), &self.lexicon, &self.confusions, &learned);
         let bound = understanding.commands().list.iter().filter(|command| !command.bind.is_empty());
         let binds: BTreeMap<_, _> = bound.map(|command| (command.id.clone(), command.bind.clone())).collect();
-        Ears::new(understanding, binds, Arc::clone(&self.devices), self.dialogue)
+        Ears::new(understanding, binds, Arc::clone(&self.devices), self.dialogue, Lesson { version, course })
     }
 
     fn fitting(&self, learned: &Learned) -> Learned {
@@ -314,6 +318,7 @@ pub struct Owner {
     keeper: Keeper,
     writer: Writer,
     listener: Listener,
+    told: watch::Sender<Arc<[Instead]>>,
 }
 
 /// Reads the active set out of its version.
@@ -335,8 +340,9 @@ impl Owner {
         keeper: Keeper,
         writer: Writer,
         listener: Listener,
+        told: watch::Sender<Arc<[Instead]>>,
     ) -> Owner {
-        Owner { inbox: inbox.0, basis: Arc::new(basis), learned, version, keeper, writer, listener }
+        Owner { inbox: inbox.0, basis: Arc::new(basis), learned, version, keeper, writer, listener, told }
     }
 
     /// Runs until every handle is gone.
@@ -364,7 +370,7 @@ impl Owner {
                     }
                 }
                 Message::Appeared(appeared) => {
-                    if let Some(proposal) = appeared.proposal() {
+                    for proposal in appeared.proposal().into_iter().chain(appeared.repair()) {
                         self.guessed(proposal, Source::Mcp, &appeared.server).await;
                     }
                 }
@@ -560,8 +566,15 @@ impl Owner {
     }
 
     async fn swap(&self) -> Result<(), NotLearned> {
-        let (basis, learned) = (Arc::clone(&self.basis), self.learned.clone());
-        let ears = tokio::task::spawn_blocking(move || basis.ears(&learned)).await;
+        self.told.send_if_modified(|told| {
+            let is_news = **told != *self.learned.told;
+            if is_news {
+                *told = Arc::from(self.learned.told.as_slice());
+            }
+            is_news
+        });
+        let (basis, learned, version) = (Arc::clone(&self.basis), self.learned.clone(), self.version);
+        let ears = tokio::task::spawn_blocking(move || basis.ears(&learned, version)).await;
         let ears = ears.map_err(|_| NotLearned::Stopping)?;
         self.listener.swap(ears).await.map_err(|_| NotLearned::Stopping)
     }
@@ -599,6 +612,10 @@ fn row(proposed: &Proposed, proposal: &Proposal, version: Option<u64>) -> Row {
         "proposed_by": proposed.by,
         "by": proposed.decided_by,
         "why": proposed.why,
+        "faults": match proposal {
+            Proposal::Repair(repair) => json!(repair.faults()),
+            Proposal::Correction { .. } | Proposal::Slang { .. } | Proposal::New(_) => Value::Null,
+        },
         "version": version,
     }))
 }

@@ -6,7 +6,9 @@
 use interlock_domain::command::bind;
 use interlock_domain::command::definition::Definition;
 use interlock_domain::command::number;
+use interlock_domain::learn::describe::Described;
 use interlock_domain::learn::gate::Proposal;
+use interlock_domain::learn::retold::{Repair, Subject};
 use interlock_domain::risk::Risk;
 use serde_json::json;
 
@@ -55,7 +57,7 @@ fn without_numbers(heard: &str) -> String {
 }
 
 /// A tool of an MCP server.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Appeared {
     /// The server's name.
     pub server: String,
@@ -67,9 +69,16 @@ pub struct Appeared {
     pub read_only: bool,
     /// It can be called with nothing: what needs arguments cannot be spoken without slots.
     pub without_arguments: bool,
+    /// What it says of itself.
+    pub described: Described,
 }
 
 impl Appeared {
+    /// A better description, where its own is not what its schema says and words can mend it.
+    pub(super) fn repair(&self) -> Option<Proposal> {
+        Some(Proposal::Repair(Box::new(Repair::of(Subject::Tool(self.described.clone()))?)))
+    }
+
     /// A command for it: only where its title can be spoken, and never as harmless as the server claims.
     pub(super) fn proposal(&self) -> Option<Proposal> {
         let text = self.title.trim();
@@ -128,10 +137,20 @@ mod tests {
             title: title.to_owned(),
             read_only,
             without_arguments,
+            described: Described {
+                name: "mes_report".to_owned(),
+                description: "Prints the report of an order. The parameter `pages` is an integer.".to_owned(),
+                schema: json!({"type": "object", "properties": {"order": {"type": "string"}}}),
+                read_only: None,
+                destructive: None,
+                seen: Vec::new(),
+            },
         };
+        let repair = tool("", true, true).repair();
+        assert!(matches!(&repair, Some(Proposal::Repair(one)) if !one.text.contains("pages")), "{repair:?}");
         let risk = |appeared: Appeared| match appeared.proposal() {
             Some(Proposal::New(new)) => Some((new.id, new.risk)),
-            Some(Proposal::Correction { .. } | Proposal::Slang { .. }) | None => None,
+            Some(Proposal::Correction { .. } | Proposal::Slang { .. } | Proposal::Repair(_)) | None => None,
         };
         assert_eq!(risk(tool("查询工单", true, true)), Some(("mcp_mes_report".to_owned(), Risk::Operate)));
         assert_eq!(risk(tool("下发工单", false, true)), Some(("mcp_mes_report".to_owned(), Risk::Dangerous)));

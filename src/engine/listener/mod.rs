@@ -25,6 +25,7 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::JoinSet;
 
 use super::handle::{AnswerTaken, Answered, Mediator, NotTaken, Submitted, Wanted};
+use super::inference::{Lesson, Without};
 use super::learner::{Learner, Noticed, Source};
 use crate::infer::knowledge::Found;
 use crate::record::Row;
@@ -59,6 +60,8 @@ pub struct Ears {
     devices: Arc<Devices>,
     /// How long an answer may follow its question by voice. After that a person has to name the question.
     patience: Duration,
+    /// What the model's head is taught with it.
+    lesson: Lesson,
 }
 
 impl Ears {
@@ -69,8 +72,9 @@ impl Ears {
         binds: BTreeMap<String, Vec<Step>>,
         devices: Arc<Devices>,
         patience: Duration,
+        lesson: Lesson,
     ) -> Ears {
-        Ears { understanding, binds, devices, patience }
+        Ears { understanding, binds, devices, patience, lesson }
     }
 }
 
@@ -188,6 +192,7 @@ struct Heard {
     said: Said,
     resolution: Resolution,
     passages: Vec<Found>,
+    without_model: Option<Without>,
     back: oneshot::Sender<Value>,
 }
 
@@ -196,11 +201,13 @@ struct Draft {
     said: Said,
     resolution: Resolution,
     missing: Vec<String>,
+    without_model: Option<Without>,
 }
 
 impl Owner {
     /// Runs until every handle is gone.
     pub async fn run(mut self) {
+        self.later.teach(&self.ears.lesson);
         loop {
             tokio::select! {
                 Some(ended) = self.under_way.join_next() => {
@@ -217,6 +224,7 @@ impl Owner {
                         let _ = back.send(found.map(|one| (one.command, one.slots)));
                     }
                     Some(Message::Swap { ears, back }) => {
+                        self.later.teach(&ears.lesson);
                         self.ears = Arc::from(ears);
                         let _ = back.send(());
                     }
@@ -242,20 +250,27 @@ impl Owner {
                 (None, _) if ran_out => &words::RAN_OUT,
                 (Some(_) | None, _) => &words::NOTHING_ASKED,
             };
-            let draft = Draft { said, resolution: Resolution::rejected(Refused::NoCommand), missing: Vec::new() };
+            let draft = Draft {
+                said,
+                resolution: Resolution::rejected(Refused::NoCommand),
+                missing: Vec::new(),
+                without_model: None,
+            };
             return self.only_say(draft, Some(text.clone()), back);
         }
         let resolution = self.understand(&said.text);
         let reply = open.map(|open| dialogue::reply(&self.ears.understanding, &open, &said.text, &resolution));
         if let Some(Reply::Means(both)) = reply {
             self.notice(&said, &resolution, now);
-            return self.heard(Heard { said, resolution: *both, passages: Vec::new(), back }).await;
+            return self
+                .heard(Heard { said, resolution: *both, passages: Vec::new(), without_model: None, back })
+                .await;
         }
         let step = Walk::new(&self.ears.understanding, &said.text, self.later.stages()).next();
         match step {
             cascade::Step::Done(resolution) => {
                 self.notice(&said, &resolution, now);
-                self.heard(Heard { said, resolution, passages: Vec::new(), back }).await;
+                self.heard(Heard { said, resolution, passages: Vec::new(), without_model: None, back }).await;
             }
             cascade::Step::Classify(_) | cascade::Step::Retrieve(_) => self.walk_on(said, back),
         }
@@ -269,16 +284,17 @@ impl Owner {
         };
         let (ears, later) = (Arc::clone(&self.ears), self.later.clone());
         self.under_way.spawn(async move {
-            let (resolution, passages) = stages::finish(&ears.understanding, &said.text, &later).await;
+            let finished = stages::finish(&ears.understanding, &said.text, &later).await;
             drop(place);
-            Some(Box::new(Heard { said, resolution, passages, back }))
+            let stages::Finished { resolution, passages, without_model } = finished;
+            Some(Box::new(Heard { said, resolution, passages, without_model, back }))
         });
     }
 
     /// What becomes of a sentence.
     async fn heard(&mut self, heard: Heard) {
-        let Heard { said, resolution, passages, back } = heard;
-        let mut draft = Draft { said, resolution, missing: Vec::new() };
+        let Heard { said, resolution, passages, without_model, back } = heard;
+        let mut draft = Draft { said, resolution, missing: Vec::new(), without_model };
         let understood = match &draft.resolution.outcome {
             Outcome::Command(understood) => vec![understood.clone()],
             Outcome::Sequence(several) => several.clone(),
@@ -593,6 +609,7 @@ fn row(draft: &Draft, run: Option<RunId>) -> Row {
         "via": said.via.word(),
         "commands": commands,
         "missing": draft.missing,
+        "without_model": draft.without_model.as_ref().map(ToString::to_string),
         "why": words::refused(&draft.resolution.outcome),
     }))
 }

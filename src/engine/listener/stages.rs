@@ -10,7 +10,7 @@ use serde_json::Value;
 use tokio::sync::oneshot;
 
 use super::super::agent::Handle as Models;
-use super::super::inference::Inference;
+use super::super::inference::{Inference, Lesson, Without};
 use super::super::librarian::Librarian;
 use super::{Draft, REPLY_PATIENCE, skeleton, words};
 use crate::infer::knowledge::Found;
@@ -37,6 +37,13 @@ impl Later {
 }
 
 impl Later {
+    /// Hands what was learned to the model, as a whole.
+    pub(super) fn teach(&self, lesson: &Lesson) {
+        if let Some(inference) = &self.inference {
+            inference.teach(lesson.clone());
+        }
+    }
+
     pub(super) fn has_language_model(&self) -> bool {
         self.models.as_ref().is_some_and(Models::is_configured)
     }
@@ -69,18 +76,31 @@ impl Later {
     }
 }
 
-/// Walks a sentence to its end, and gives what it comes to with the passages that answer it.
-pub(super) async fn finish(understanding: &Understanding, text: &str, later: &Later) -> (Resolution, Vec<Found>) {
+/// What a sentence comes to after the later stages.
+pub(super) struct Finished {
+    pub(super) resolution: Resolution,
+    /// The passages that answer it.
+    pub(super) passages: Vec<Found>,
+    /// Why the model had no say, where it should have had one.
+    pub(super) without_model: Option<Without>,
+}
+
+/// Walks a sentence to its end.
+pub(super) async fn finish(understanding: &Understanding, text: &str, later: &Later) -> Finished {
     let mut walk = Walk::new(understanding, text, later.stages());
-    let mut passages = Vec::new();
+    let (mut passages, mut without_model) = (Vec::new(), None);
     loop {
         match walk.next() {
-            Step::Done(resolution) => return (resolution, passages),
-            Step::Classify(grams) => {
+            Step::Done(resolution) => return Finished { resolution, passages, without_model },
+            Step::Classify(text) => {
                 let labels = match &later.inference {
-                    Some(inference) => inference.classify(grams).await,
-                    None => Vec::new(),
+                    Some(inference) => inference.classify(text).await,
+                    None => Ok(Vec::new()),
                 };
+                let labels = labels.unwrap_or_else(|without| {
+                    without_model = Some(without);
+                    Vec::new()
+                });
                 walk.classified(&labels);
             }
             Step::Retrieve(question) => {

@@ -3,10 +3,13 @@
 //! What a server says of its own tool is a claim: a hint makes a call count as reading or as repeatable, and never
 //! opens the gate. A contract in `_meta["interlock/contract"]` is taken as declared, whoever it says that it is from.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
+use interlock_domain::command::instead::{Instead, Of};
 use interlock_domain::id::ToolName;
+use interlock_domain::learn::retold;
 use interlock_domain::request::args::{Args, Digest};
 use interlock_domain::risk::Risk;
 use interlock_domain::surface::contract::{Contract, Effect, Provenance, Visibility};
@@ -15,6 +18,7 @@ use interlock_domain::surface::tool::{Annotations, BadTool, Declaration, Declare
 use serde_json::{Map, Value, json};
 
 use crate::record::contract;
+use crate::tool::mcp::Listed;
 
 /// `_meta` of a tool: its contract.
 pub const META_CONTRACT: &str = "interlock/contract";
@@ -33,6 +37,26 @@ pub fn digest(definition: &Value) -> Option<Digest> {
     let members: Map<String, Value> =
         APPROVED.iter().filter_map(|name| Some(((*name).to_owned(), definition.get(*name)?.clone()))).collect();
     Args::new(Value::Object(members)).ok().map(|args| args.hash())
+}
+
+/// The definitions with the description that is told instead, where a person approved one for this very description.
+#[must_use]
+pub fn retold<'a>(listed: &'a Listed, told: &[Instead], name: &ToolName) -> Cow<'a, Listed> {
+    let instead = |definition: &Option<Value>| {
+        let said = definition.as_ref()?["description"].as_str()?;
+        retold::retold(told, Of::Tool, name.as_str(), said).map(str::to_owned)
+    };
+    let (legacy, modern) = (instead(&listed.legacy), instead(&listed.modern));
+    if legacy.is_none() && modern.is_none() {
+        return Cow::Borrowed(listed);
+    }
+    let mut listed = listed.clone();
+    for (definition, text) in [(&mut listed.legacy, legacy), (&mut listed.modern, modern)] {
+        if let (Some(definition), Some(text)) = (definition, text) {
+            definition["description"] = text.into();
+        }
+    }
+    Cow::Owned(listed)
 }
 
 /// The tool.
@@ -116,6 +140,24 @@ pub fn contract(server: &str, raw: &str, prefix: &str, hints: Annotations, decla
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_description_is_told_otherwise_only_as_long_as_it_is_the_one_that_was_looked_at() {
+        let name = ToolName::new("s__t").unwrap();
+        let told = [Instead {
+            of: Of::Tool,
+            name: "s__t".to_owned(),
+            instead_of: "wrong".to_owned(),
+            text: "right".to_owned(),
+        }];
+        let said = |said: &str, name: &ToolName| {
+            let listed = Listed { legacy: None, modern: Some(json!({"name": "t", "description": said})) };
+            retold(&listed, &told, name).of(crate::mcp::era::Era::Modern)["description"].clone()
+        };
+        assert_eq!(said("wrong", &name), "right");
+        assert_eq!(said("wrong again", &name), "wrong again");
+        assert_eq!(said("wrong", &ToolName::new("s__u").unwrap()), "wrong");
+    }
 
     fn check(definition: Value, effect: Effect, visibility: Visibility, class: Class) {
         let shown = definition.to_string();

@@ -11,6 +11,7 @@ mod pins;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use interlock_domain::command::instead::Instead;
 use interlock_domain::gate::rule::Rules;
 use interlock_domain::id::ToolName;
 use interlock_domain::request::args::Digest;
@@ -28,6 +29,7 @@ use crate::mcp::rpc::RpcError;
 use crate::mcp::upward::Line;
 use crate::record::Row;
 use crate::store::queue::{Entry, Tell, Writer};
+pub use crate::tool::mcp::NotLoggedIn;
 use crate::tool::mcp::{self as down, Listed, Lists, Shown, Snapshot, Standing};
 use pins::Pins;
 
@@ -144,6 +146,7 @@ pub struct Servers {
 #[derive(Debug)]
 enum Message {
     Configure { base: Vec<Arc<Tool>>, rules: Arc<Rules>, settings: Vec<Setting>, back: oneshot::Sender<()> },
+    LoggedIn { server: String, by: String },
     Approve { server: String, tool: Option<String>, by: String, back: oneshot::Sender<usize> },
 }
 
@@ -159,6 +162,8 @@ pub struct Parts {
     pub surface: watch::Sender<Surface>,
     /// What `state.db` has of approved definitions.
     pub approved: BTreeMap<(String, String), String>,
+    /// What agents are told instead of a description, as a person approved it.
+    pub told: watch::Receiver<Arc<[Instead]>>,
 }
 
 /// The owner.
@@ -227,6 +232,25 @@ impl Servers {
         approved.await.ok()
     }
 
+    /// Begins a person's login at a server: the address for a browser, which is sent to `redirect` afterwards.
+    ///
+    /// # Errors
+    /// When that server has no login, or nobody says how to get in.
+    pub async fn begin_login(&self, server: &str, redirect: &str) -> Result<String, NotLoggedIn> {
+        self.down.begin_login(server, redirect).await
+    }
+
+    /// Ends it with the address that the browser was sent to, and writes down who did.
+    ///
+    /// # Errors
+    /// When that is not the answer to the login, or it was refused.
+    pub async fn finish_login(&self, server: &str, answer: &str, by: &str) -> Result<(), NotLoggedIn> {
+        self.down.finish_login(server, answer).await?;
+        // Fails when the daemon stops; the tokens are kept.
+        let _stopping = self.inbox.send(Message::LoggedIn { server: server.to_owned(), by: by.to_owned() }).await;
+        Ok(())
+    }
+
     /// What is known now.
     #[must_use]
     pub fn view(&self) -> Arc<View> {
@@ -264,6 +288,7 @@ impl Owner {
     /// Runs until every handle is gone.
     pub async fn run(mut self) {
         let mut changes = self.down.changes();
+        let mut told = self.parts.told.clone();
         loop {
             tokio::select! {
                 message = self.inbox.recv() => match message {
@@ -272,6 +297,10 @@ impl Owner {
                 },
                 Ok(()) = changes.changed() => {
                     changes.mark_unchanged();
+                    let rebuilt = self.rebuild().await;
+                    self.publish(rebuilt).await;
+                }
+                Ok(()) = told.changed() => {
                     let rebuilt = self.rebuild().await;
                     self.publish(rebuilt).await;
                 }
@@ -294,6 +323,9 @@ impl Owner {
                 let rebuilt = self.rebuild().await;
                 self.publish(rebuilt).await;
                 let _gone = back.send(());
+            }
+            Message::LoggedIn { server, by } => {
+                self.write("mcp_login", None, &json!({"server": server, "by": by})).await;
             }
             Message::Approve { server, tool, by, back } => {
                 let approved = self.pins.approve(&server, tool.as_deref());
@@ -381,8 +413,12 @@ impl Owner {
                     tracing::warn!(server, tool = raw.as_str(), "a tool is left out: its definition is beyond a bound");
                     continue;
                 };
+                // The pins are on what the server says; everybody else sees what a person put in its place.
+                let of = definition::retold(of, &self.parts.told.borrow(), &name);
+                let definition = of.of(Era::Modern);
+                let shown = definition::digest(definition).unwrap_or(digest);
                 let tool = match self.made.get(&name) {
-                    Some((of, tool)) if *of == digest => Arc::clone(tool),
+                    Some((of, tool)) if *of == shown => Arc::clone(tool),
                     Some(_) | None => match definition::tool(name.clone(), server, raw, definition) {
                         Ok(tool) => Arc::new(tool.promised(promises, None)),
                         Err(bad) => {
@@ -412,12 +448,12 @@ impl Owner {
                     waiting.insert(name.clone());
                 }
                 match state {
-                    ToolState::Listed => listed.push((name.clone(), digest)),
+                    ToolState::Listed => listed.push((name.clone(), shown)),
                     ToolState::Denied | ToolState::Changed | ToolState::Down => drop(hidden.insert(name.clone())),
                 }
                 tools.push(Arc::clone(&tool));
-                made.insert(name.clone(), (digest, tool));
-                let raw = Raw { server: server.to_owned(), tool: raw.clone(), listed: of.clone(), state };
+                made.insert(name.clone(), (shown, tool));
+                let raw = Raw { server: server.to_owned(), tool: raw.clone(), listed: of.into_owned(), state };
                 view.tools.insert(name, raw);
             }
             self.keep(server, &fresh, None);

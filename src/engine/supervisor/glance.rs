@@ -24,9 +24,6 @@ pub(super) struct Hot {
     pub(super) plain: bool,
 }
 
-/// How many workers ahead memory is asked for: about as many reads as a processor keeps under way.
-const AHEAD: usize = 16;
-
 /// What one pass found.
 pub(super) struct Glanced {
     /// The earliest deadline of those that are well.
@@ -64,15 +61,7 @@ impl Hot {
 pub(super) fn glance(hot: &mut [Hot], lines: &Lines, mut closely: Vec<usize>, now: Tick) -> Glanced {
     closely.clear();
     let mut due = u64::MAX;
-    for at in 0..hot.len() {
-        // Asking a thread whether it is there waits for memory that nobody else touches.
-        if let Some(ahead) = hot.get(at + AHEAD)
-            && ahead.deaths == Deaths::Joined
-            && let Some(thread) = &ahead.thread
-        {
-            thread.fetch_ahead();
-        }
-        let hot = &mut hot[at];
+    for (at, hot) in hot.iter_mut().enumerate() {
         let next = lines.get(hot.line).and_then(|pulse| hot.quiet(pulse, now));
         let there = match hot.deaths {
             Deaths::Told => true,

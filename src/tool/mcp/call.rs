@@ -164,7 +164,7 @@ impl Server {
             Err(NoAnswer::Lost { .. }) => replays,
             // Nothing was sent: trying again is trying for the first time.
             Err(NoAnswer::NotSent(_)) => true,
-            Ok(_) | Err(NoAnswer::Rpc(_) | NoAnswer::TimedOut) => false,
+            Ok(_) | Err(NoAnswer::Rpc(_) | NoAnswer::TimedOut | NoAnswer::Unauthorized(_)) => false,
         };
         let last = match (again, first) {
             (true, first) => match keep::up_again(self, AGAIN_PATIENCE).await {
@@ -179,6 +179,10 @@ impl Server {
             Err(NoAnswer::NotSent(why)) => {
                 let message = format!("MCP server {}: {why}; nothing was sent", self.spec.name);
                 Answer::None(failed("server_down", message))
+            }
+            Err(NoAnswer::Unauthorized(why)) => {
+                let message = format!("MCP server {}: {why}; it did nothing", self.spec.name);
+                Answer::None(failed("not_authorized", message))
             }
             Err(NoAnswer::Lost { killed: true, .. }) => Answer::None(Report::Lost(Loss::Killed)),
             Err(NoAnswer::Lost { killed: false, .. }) => Answer::None(Report::Lost(Loss::ConnectionLost)),

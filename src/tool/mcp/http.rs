@@ -14,6 +14,7 @@ use serde_json::{Map, Value};
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::link::{MESSAGE_LEN_MAX, NoAnswer, Switch, Wire};
+use super::oauth::{Account, Verdict};
 use crate::mcp::era::{self, Era};
 use crate::mcp::header;
 use crate::mcp::rpc::{self, RpcError};
@@ -41,7 +42,7 @@ const RETRY_MAX: Duration = Duration::from_secs(10);
 
 /// A client for servers; made once.
 #[derive(Debug, Clone)]
-pub(super) struct Connector(Client);
+pub(super) struct Connector(pub(super) Client);
 
 impl Connector {
     /// Sets up TLS. A machine without certificates gets a client that trusts no server.
@@ -62,20 +63,35 @@ impl Connector {
     }
 
     /// A way to one server, in one protocol.
-    pub(super) fn to(&self, url: &str, token: Option<&str>, era: Era) -> Result<Http, String> {
-        let token = token.map(|token| {
-            let mut value = HeaderValue::from_str(&format!("Bearer {token}"))
-                .map_err(|_| "its token has characters that no header carries".to_owned())?;
-            value.set_sensitive(true);
-            Ok::<_, String>(value)
-        });
-        Ok(Http {
+    pub(super) fn to(&self, url: &str, access: Access, era: Era) -> Http {
+        Http {
             client: self.0.clone(),
             url: url.to_owned(),
-            token: token.transpose()?,
+            access,
             era,
             settled: Mutex::new(Settled { session: None, version: None }),
-        })
+        }
+    }
+}
+
+/// What lets us in at a server.
+#[derive(Debug, Clone)]
+pub(super) enum Access {
+    /// Nothing is asked for.
+    Open,
+    /// A token that somebody gave us.
+    Token(HeaderValue),
+    /// An account of ours, whose tokens change.
+    Account(Arc<Account>),
+}
+
+impl Access {
+    /// A token that somebody gave us.
+    pub(super) fn token(token: &str) -> Result<Access, String> {
+        let mut value = HeaderValue::from_str(&format!("Bearer {token}"))
+            .map_err(|_| "its token has characters that no header carries".to_owned())?;
+        value.set_sensitive(true);
+        Ok(Access::Token(value))
     }
 }
 
@@ -84,7 +100,7 @@ impl Connector {
 pub(super) struct Http {
     client: Client,
     url: String,
-    token: Option<HeaderValue>,
+    access: Access,
     era: Era,
     // Set once by `initialize`, read by every request.
     settled: Mutex<Settled>,
@@ -123,9 +139,6 @@ impl Http {
 
     fn dressed(&self, mut request: RequestBuilder) -> RequestBuilder {
         let Settled { session, version } = self.settled();
-        if let Some(token) = &self.token {
-            request = request.header(AUTHORIZATION, token.clone());
-        }
         if let Some(session) = session {
             request = request.header(SESSION, session);
         }
@@ -146,15 +159,40 @@ impl Http {
         )
     }
 
+    /// Sends a request with what lets us in. A server that refused it did nothing: with a fresh token it goes again, once.
+    async fn send(&self, request: RequestBuilder) -> Result<Response, NoAnswer> {
+        let sent = |answered: Result<Response, reqwest::Error>| answered.map_err(|error| not_sent(&error));
+        let account = match &self.access {
+            Access::Open => return sent(request.send().await),
+            Access::Token(token) => return sent(request.header(AUTHORIZATION, token.clone()).send().await),
+            Access::Account(account) => account,
+        };
+        let again = request.try_clone();
+        let bearer = account.bearer().await;
+        let first = match &bearer {
+            Some(bearer) => request.header(AUTHORIZATION, bearer.clone()),
+            None => request,
+        };
+        let response = sent(first.send().await)?;
+        match (account.heed(&response, bearer.as_ref()).await, again) {
+            (Verdict::Passed, _) | (Verdict::Again(_), None) => Ok(response),
+            (Verdict::Again(bearer), Some(again)) => {
+                let response = sent(again.header(AUTHORIZATION, bearer).send().await)?;
+                account.refused_again(&response).map_or(Ok(response), |why| Err(NoAnswer::Unauthorized(why)))
+            }
+            (Verdict::Refused(why), _) => Err(NoAnswer::Unauthorized(why)),
+        }
+    }
+
     /// Sends what has no answer.
     pub(super) async fn tell(&self, text: String) -> Result<(), NoAnswer> {
         if self.era == Era::Modern {
             // This era has neither notifications nor responses from clients.
             return Ok(());
         }
-        match timeout(TELL_PATIENCE, self.post(text).send()).await {
+        match timeout(TELL_PATIENCE, self.send(self.post(text))).await {
             Ok(Ok(_)) => Ok(()),
-            Ok(Err(error)) => Err(not_sent(&error)),
+            Ok(Err(why)) => Err(why),
             Err(_) => Err(NoAnswer::TimedOut),
         }
     }
@@ -171,10 +209,9 @@ impl Http {
     ) -> NoAnswer {
         // The older era does not ask for them and does not mind them; who routes by them knows both.
         let request = self.post(rpc::request(number, method, params)).headers(headers(method, params, schema));
-        let response = match request.send().await {
+        let response = match self.send(request).await {
             Ok(response) => response,
-            Err(error) => {
-                let why = not_sent(&error);
+            Err(why) => {
                 if let NoAnswer::NotSent(why) = &why {
                     // Nobody listens there: every other request would find the same.
                     switch.end(false, why.clone());
@@ -233,7 +270,7 @@ impl Http {
         if let Some(last) = last.and_then(|last| HeaderValue::from_str(last).ok()) {
             request = request.header(LAST_EVENT, last);
         }
-        let response = request.send().await.map_err(|error| fact(&error))?;
+        let response = self.send(request).await.map_err(|why| super::keep::shown(&why))?;
         if !response.status().is_success() || !is_events(&response) {
             return Err(format!("no event stream: {}", response.status()));
         }
@@ -251,7 +288,13 @@ impl Http {
                     last = end.last_id.or(last);
                     sleep_until(Instant::now() + end.retry.unwrap_or(RETRY / 4).min(RETRY_MAX)).await;
                 }
-                Err(_) => return,
+                Err(_) => {
+                    // After a login it may be let in.
+                    let Access::Account(account) = &self.access else { return };
+                    if account.changes().changed().await.is_err() {
+                        return;
+                    }
+                }
             }
         }
     }
@@ -280,7 +323,7 @@ impl Http {
                 }
                 match rpc::read_within(event.data.as_bytes(), MESSAGE_LEN_MAX) {
                     Ok(message) => switch.take(message, of, &wire),
-                    Err(_) => drop(switch.noise.fetch_add(1, std::sync::atomic::Ordering::Relaxed)),
+                    Err(unreadable) => switch.misread(&unreadable),
                 }
             }
         };
@@ -301,7 +344,7 @@ impl Http {
                 NoAnswer::NotSent(why.to_owned())
             }
             (StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN, _) => {
-                NoAnswer::NotSent(format!("it answered {status}: its token is missing or not accepted"))
+                NoAnswer::Unauthorized(format!("it answered {status}: its token is missing or not accepted"))
             }
             (_, Some(error)) => NoAnswer::Rpc(error),
             (status, None) if status.is_server_error() => lost(&format!("it answered {status}")),
@@ -313,7 +356,7 @@ impl Http {
     pub(super) async fn close(&self) {
         if self.era == Era::Legacy && self.settled().session.is_some() {
             // A server may refuse this (405), or be gone: then there is nothing left to close.
-            let _gone = timeout(CONNECT_PATIENCE, self.dressed(self.client.delete(&self.url)).send()).await;
+            let _gone = timeout(CONNECT_PATIENCE, self.send(self.dressed(self.client.delete(&self.url)))).await;
         }
     }
 }
@@ -327,7 +370,7 @@ fn not_sent(error: &reqwest::Error) -> NoAnswer {
 }
 
 /// The innermost fact of an error; the address, which may be private, is left out.
-fn fact(error: &reqwest::Error) -> String {
+pub(super) fn fact(error: &reqwest::Error) -> String {
     let mut inner: &dyn std::error::Error = error;
     while let Some(source) = inner.source() {
         inner = source;
@@ -343,7 +386,7 @@ fn is_events(response: &Response) -> bool {
         .is_some_and(|kind| kind.split(';').next().is_some_and(|kind| kind.trim() == "text/event-stream"))
 }
 
-async fn body(mut response: Response, bound: usize) -> Result<Vec<u8>, String> {
+pub(super) async fn body(mut response: Response, bound: usize) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::new();
     while let Some(chunk) = response.chunk().await.map_err(|error| format!("its answer broke off: {}", fact(&error)))? {
         if bytes.len() + chunk.len() > bound {

@@ -12,7 +12,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::http::Connector;
+use super::http::{Access, Connector};
 use super::link::{Down, Link, NoAnswer, Patience, Switch, Wire, With, request};
 use super::lists;
 use super::stdio::{Child, Start};
@@ -55,7 +55,11 @@ pub(super) async fn keep(
     mut stop: watch::Receiver<bool>,
 ) {
     let mut failures: u32 = 0;
+    let mut logins = server.account.as_ref().map(|account| account.changes());
     loop {
+        if let Some(logins) = &mut logins {
+            logins.mark_unchanged();
+        }
         let began = Instant::now();
         let connected = tokio::select! {
             connected = connect(&server) => connected,
@@ -82,9 +86,20 @@ pub(super) async fn keep(
         });
         tokio::select! {
             () = sleep_until(Instant::now() + pause) => {}
+            // Somebody has logged in: what was refused may be let in now.
+            () = logged_in(&mut logins) => failures = 0,
             () = told(&mut stop) => return,
         }
     }
+}
+
+async fn logged_in(logins: &mut Option<watch::Receiver<u64>>) {
+    if let Some(logins) = logins
+        && logins.changed().await.is_ok()
+    {
+        return;
+    }
+    std::future::pending().await
 }
 
 async fn told(stop: &mut watch::Receiver<bool>) {
@@ -124,11 +139,14 @@ async fn attend(
             match listed {
                 Ok(lists) => {
                     if lists.left_out > 0 {
-                        tracing::warn!(server = %server.spec.name, left_out = lists.left_out, "it lists more than is taken");
+                        tracing::warn!(server = %server.spec.name, left_out = lists.left_out, "it lists more than is taken, or what the protocol has no shape for");
                     }
                     if !is_listed {
                         server.links.send_replace(Some(links.clone()));
                         tracing::info!(server = %server.spec.name, tools = lists.tools.len(), "MCP server is up");
+                    }
+                    if !is_listed {
+                        watch_again(server, &links, &mut listeners, told_on);
                     }
                     is_listed = true;
                     change(server, changed, |snapshot| {
@@ -214,6 +232,28 @@ fn listen(server: &Server, links: &Links, switch: &Arc<Switch>, listeners: &mut 
     }
 }
 
+/// A server that has come back knows nothing of what was watched; and what changed while it was away, nobody heard.
+fn watch_again(server: &Server, links: &Links, listeners: &mut JoinSet<()>, told_on: &mpsc::Sender<String>) {
+    let uris: Vec<String> = server.watched.borrow().keys().cloned().collect();
+    if uris.is_empty() {
+        return;
+    }
+    for uri in &uris {
+        // Full means that much is told already.
+        let _full = told_on.try_send(uri.clone());
+    }
+    let Some(link) = links.all().find(|link| link.era == Era::Legacy).cloned() else { return };
+    let patience = Patience::of(server.spec.timeout);
+    listeners.spawn(async move {
+        for uri in uris {
+            let params = object(json!({"uri": uri}));
+            if let Err(why) = link.request("resources/subscribe", params, With::patience(patience)).await {
+                tracing::warn!(uri, "a resource is not watched any more: {}", shown(&why));
+            }
+        }
+    });
+}
+
 /// Keeps a subscription open, and opens it anew when other resources are watched.
 async fn subscribe(link: Arc<Link>, mut watched: watch::Receiver<std::collections::BTreeMap<String, usize>>) {
     let mut failures: u32 = 0;
@@ -238,7 +278,8 @@ async fn subscribe(link: Arc<Link>, mut watched: watch::Receiver<std::collection
         match ended {
             // It has nothing to tell.
             Err(NoAnswer::Rpc(_)) => return,
-            Ok(_) | Err(NoAnswer::NotSent(_) | NoAnswer::Lost { .. } | NoAnswer::TimedOut) => {
+            Ok(_)
+            | Err(NoAnswer::NotSent(_) | NoAnswer::Lost { .. } | NoAnswer::TimedOut | NoAnswer::Unauthorized(_)) => {
                 failures = if began.elapsed() >= STEADY { 0 } else { failures + 1 };
                 sleep_until(Instant::now() + PAUSE_FIRST).await;
             }
@@ -246,9 +287,9 @@ async fn subscribe(link: Arc<Link>, mut watched: watch::Receiver<std::collection
     }
 }
 
-fn shown(why: &NoAnswer) -> String {
+pub(super) fn shown(why: &NoAnswer) -> String {
     match why {
-        NoAnswer::NotSent(why) | NoAnswer::Lost { why, .. } => why.clone(),
+        NoAnswer::NotSent(why) | NoAnswer::Lost { why, .. } | NoAnswer::Unauthorized(why) => why.clone(),
         NoAnswer::Rpc(error) => {
             let message: String = error.message.chars().filter(|c| !c.is_control()).take(200).collect();
             format!("error {}: {message}", error.code)
@@ -281,9 +322,13 @@ async fn connect(server: &Server) -> Result<Reached, String> {
                 }
             }
         }
-        Reach::Url { url, token } => {
-            let token = token.as_deref().map(secret).transpose()?;
-            let links = greet_far(url, token.as_deref(), &switch, server.spec.era).await?;
+        Reach::Url { url, token, oauth: _ } => {
+            let access = match (token, &server.account) {
+                (Some(token), _) => Access::token(&secret(token)?)?,
+                (None, Some(account)) => Access::Account(Arc::clone(account)),
+                (None, None) => Access::Open,
+            };
+            let links = greet_far(url, &access, &switch, server.spec.era).await?;
             Ok(Reached { child: None, links, switch, updates })
         }
     }
@@ -307,17 +352,17 @@ fn unfriendly(why: &NoAnswer) -> String {
 }
 
 /// An HTTP server may speak both eras, and then has a link for each.
-async fn greet_far(url: &str, token: Option<&str>, switch: &Arc<Switch>, era: Option<Era>) -> Result<Links, String> {
+async fn greet_far(url: &str, access: &Access, switch: &Arc<Switch>, era: Option<Era>) -> Result<Links, String> {
     let connector = Connector::new().map_err(|error| format!("no HTTP client: {error}"))?;
-    let wire = |era| Ok::<_, String>(Wire::Http(Arc::new(connector.to(url, token, era)?)));
+    let wire = |era| Wire::Http(Arc::new(connector.to(url, access.clone(), era)));
     let modern = match era {
         Some(Era::Legacy) => None,
-        Some(Era::Modern) => Some(discover(&wire(Era::Modern)?, switch).await.map_err(|why| unfriendly(&why))?),
-        None => discover(&wire(Era::Modern)?, switch).await.ok(),
+        Some(Era::Modern) => Some(discover(&wire(Era::Modern), switch).await.map_err(|why| unfriendly(&why))?),
+        None => discover(&wire(Era::Modern), switch).await.ok(),
     };
     let legacy = match era {
         Some(Era::Modern) => None,
-        Some(Era::Legacy) | None => match initialize(&wire(Era::Legacy)?, switch).await {
+        Some(Era::Legacy) | None => match initialize(&wire(Era::Legacy), switch).await {
             Ok(link) => Some(link),
             Err(_) if modern.is_some() => None,
             Err(why) => return Err(unfriendly(&why)),
@@ -357,7 +402,7 @@ async fn discover(wire: &Wire, switch: &Arc<Switch>) -> Result<Link, NoAnswer> {
 }
 
 /// Reads a secret: one line, without its end. What is wrong with it is told without it.
-fn secret(file: &Path) -> Result<String, String> {
+pub(super) fn secret(file: &Path) -> Result<String, String> {
     let told = |fact: String| format!("secret {}: {fact}", file.display());
     let length = std::fs::metadata(file).map_err(|error| told(error.to_string()))?.len();
     if length > SECRET_LEN_MAX {

@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep_until};
 use super::http::Http;
 use super::stdio::Pipe;
 use crate::mcp::era::{self, Era};
-use crate::mcp::rpc::{self, Id, Message, Notification, Request, RpcError};
+use crate::mcp::rpc::{self, Id, Message, Notification, Request, RpcError, Unreadable};
 use crate::mcp::upward::{Ask, Line, NotAsked, Upward};
 
 /// Longest message of a server: results carry images and files.
@@ -48,6 +48,8 @@ pub enum NoAnswer {
     },
     /// It was sent, and no sign of life came in time.
     TimedOut,
+    /// The server does not let us in; it did nothing.
+    Unauthorized(String),
 }
 
 /// How long an answer is waited for.
@@ -186,6 +188,15 @@ impl Switch {
             }
             Message::Notification(notification) => self.notified(&notification, of),
             Message::Request(request) => self.asked(request, of, wire),
+        }
+    }
+
+    /// What came was no message. If it was meant as the answer to a request of ours, nobody waits for that any longer:
+    /// what it says of the outcome cannot be read.
+    pub(super) fn misread(&self, unreadable: &Unreadable) {
+        self.noise.fetch_add(1, Ordering::Relaxed);
+        if let (true, Some(number)) = (unreadable.is_answer, unreadable.id.as_ref().and_then(number)) {
+            drop(lock(&self.pending).remove(&number));
         }
     }
 
@@ -432,7 +443,7 @@ pub(super) async fn request(
             answered = &mut answer => {
                 return match answered {
                     Ok(answer) => answer.map_err(NoAnswer::Rpc),
-                    Err(_) => Err(NoAnswer::Lost { killed: false, why: "the answer was dropped".to_owned() }),
+                    Err(_) => Err(NoAnswer::Lost { killed: false, why: "its answer could not be read".to_owned() }),
                 };
             }
             ended = &mut exchange => {

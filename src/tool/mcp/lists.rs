@@ -8,6 +8,7 @@ use super::Links;
 use super::link::{Link, NoAnswer, Patience, Wire, With};
 use crate::mcp::era::Era;
 use crate::mcp::header;
+use crate::mcp::shape::{self, Kind};
 
 /// Things of one kind that one server may list: language models lose their way long before. What comes after is left
 /// out, and said so.
@@ -74,7 +75,7 @@ pub(super) async fn all(links: &Links, patience: Patience) -> Result<Lists, NoAn
         if !link.offers("tools") {
             continue;
         }
-        for tool in paged(link, "tools/list", "tools", patience, &mut lists.left_out).await? {
+        for tool in paged(link, TOOLS, patience, &mut lists.left_out).await? {
             let Some(name) = tool["name"].as_str().map(str::to_owned) else { continue };
             // Its headers could not say what its body says (2026-07-28, "Streamable HTTP").
             if link.era == Era::Modern
@@ -99,12 +100,11 @@ pub(super) async fn all(links: &Links, patience: Patience) -> Result<Lists, NoAn
     lists.offers_resources = primary.offers("resources");
     lists.offers_completions = primary.offers("completions");
     if lists.offers_prompts {
-        lists.prompts = paged(primary, "prompts/list", "prompts", patience, &mut lists.left_out).await?;
+        lists.prompts = paged(primary, PROMPTS, patience, &mut lists.left_out).await?;
     }
     if lists.offers_resources {
-        lists.resources = paged(primary, "resources/list", "resources", patience, &mut lists.left_out).await?;
-        let templates =
-            paged(primary, "resources/templates/list", "resourceTemplates", patience, &mut lists.left_out).await;
+        lists.resources = paged(primary, RESOURCES, patience, &mut lists.left_out).await?;
+        let templates = paged(primary, TEMPLATES, patience, &mut lists.left_out).await;
         lists.templates = match templates {
             // A server with resources and no templates may not know the method.
             Err(NoAnswer::Rpc(_)) => Vec::new(),
@@ -114,10 +114,17 @@ pub(super) async fn all(links: &Links, patience: Patience) -> Result<Lists, NoAn
     Ok(lists)
 }
 
+/// A list: the method that asks for it, its member of the result, and the shape of its items.
+type List = (&'static str, &'static str, Kind);
+
+const TOOLS: List = ("tools/list", "tools", Kind::Tool);
+const PROMPTS: List = ("prompts/list", "prompts", Kind::Prompt);
+const RESOURCES: List = ("resources/list", "resources", Kind::Resource);
+const TEMPLATES: List = ("resources/templates/list", "resourceTemplates", Kind::Template);
+
 async fn paged(
     link: &Link,
-    method: &str,
-    member: &str,
+    (method, member, kind): List,
     patience: Patience,
     left_out: &mut usize,
 ) -> Result<Vec<Value>, NoAnswer> {
@@ -129,7 +136,11 @@ async fn paged(
         }
         let mut page = link.request(method, params, With::patience(patience)).await?;
         if let Value::Array(page) = page[member].take() {
-            for item in page {
+            for mut item in page {
+                if !shape::mend(kind, &mut item) {
+                    *left_out += 1;
+                    continue;
+                }
                 let bytes = item.to_string().len();
                 if items.len() == ITEMS_MAX || bytes > room_bytes {
                     *left_out += 1;

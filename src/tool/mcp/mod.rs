@@ -10,6 +10,7 @@ mod http;
 mod keep;
 mod link;
 mod lists;
+mod oauth;
 mod relay;
 mod stdio;
 mod task;
@@ -24,9 +25,13 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
+use http::Connector;
+use oauth::Account;
+
 use crate::mcp::era::Era;
 pub use link::{Link, NoAnswer};
 pub use lists::{Listed, Lists};
+pub use oauth::{Grant, NotLoggedIn, Oauth};
 pub use relay::Shown;
 
 /// Resources that are watched at one server: more than any client's screen shows.
@@ -70,6 +75,8 @@ pub enum Reach {
         url: String,
         /// The file of the token that it wants.
         token: Option<PathBuf>,
+        /// How a token is had that has no file.
+        oauth: Option<Oauth>,
     },
 }
 
@@ -129,6 +136,8 @@ impl Links {
 #[derive(Debug)]
 struct Server {
     spec: Spec,
+    /// Our account, at a server that wants OAuth.
+    account: Option<Arc<Account>>,
     links: watch::Sender<Option<Links>>,
     snapshot: watch::Sender<Arc<Snapshot>>,
     /// Tools whose definitions changed and were not approved yet: they are not called.
@@ -200,8 +209,10 @@ impl Servers {
     }
 
     fn start(&self, spec: Spec) -> Running {
+        let account = account(&spec);
         let server = Arc::new(Server {
             spec,
+            account,
             links: watch::Sender::new(None),
             snapshot: watch::Sender::new(Arc::new(Snapshot {
                 standing: Standing::Starting,
@@ -241,8 +252,42 @@ impl Servers {
         }
     }
 
+    fn account(&self, server: &str) -> Result<Arc<Account>, NotLoggedIn> {
+        let account = self.find(server).and_then(|server| server.account.clone());
+        account.ok_or_else(|| NotLoggedIn::NoLogin { server: server.to_owned() })
+    }
+
+    /// Begins a person's login at a server: the address for a browser, which is sent to `redirect` afterwards.
+    ///
+    /// # Errors
+    /// When that server has no login, or nobody says how to get in.
+    pub async fn begin_login(&self, server: &str, redirect: &str) -> Result<String, NotLoggedIn> {
+        self.account(server)?.begin(redirect).await
+    }
+
+    /// Ends it with the address that the browser was sent to.
+    ///
+    /// # Errors
+    /// When that is not the answer to the login, or it was refused.
+    pub async fn finish_login(&self, server: &str, answer: &str) -> Result<(), NotLoggedIn> {
+        self.account(server)?.finish(answer).await
+    }
+
     fn find(&self, name: &str) -> Option<Arc<Server>> {
         self.table().get(name).map(|running| Arc::clone(&running.server))
+    }
+}
+
+/// The account at a server that wants OAuth. One that cannot be made is told of; the server then refuses us.
+fn account(spec: &Spec) -> Option<Arc<Account>> {
+    let Reach::Url { url, oauth: Some(oauth), .. } = &spec.reach else { return None };
+    let client = Connector::new().map_err(|error| format!("no HTTP client: {error}"));
+    match client.and_then(|client| Account::new(&spec.name, url, oauth.clone(), client.0)) {
+        Ok(account) => Some(account),
+        Err(why) => {
+            tracing::error!(server = %spec.name, "no login is possible: {why}");
+            None
+        }
     }
 }
 

@@ -197,7 +197,7 @@ impl Server {
     fn told(&self, why: NoAnswer) -> RpcError {
         match why {
             NoAnswer::Rpc(error) => error,
-            NoAnswer::NotSent(why) | NoAnswer::Lost { why, .. } => {
+            NoAnswer::NotSent(why) | NoAnswer::Lost { why, .. } | NoAnswer::Unauthorized(why) => {
                 RpcError::new(rpc::INTERNAL_ERROR, format!("MCP server {}: {why}", self.spec.name))
             }
             NoAnswer::TimedOut => {
@@ -224,12 +224,15 @@ impl Server {
         if !fits {
             return Err(RpcError::new(rpc::BUSY, format!("{WATCHED_MAX} resources of {} are watched", self.spec.name)));
         }
-        self.in_the_older_era(&links, "resources/subscribe", uri, line, is_first).await
+        let told = self.in_the_older_era(&links, "resources/subscribe", uri, line, is_first).await;
+        if told.is_err() {
+            self.forget(uri);
+        }
+        told
     }
 
-    /// One client fewer does.
-    async fn unwatch(&self, uri: &str, line: &Line) -> Result<Value, RpcError> {
-        let links = self.links().ok_or_else(|| self.not_there())?;
+    /// One that watches fewer; whether it was the last.
+    fn forget(&self, uri: &str) -> bool {
         let mut was_last = false;
         self.watched.send_if_modified(|watched| {
             let Some(count) = watched.get_mut(uri) else { return false };
@@ -240,6 +243,14 @@ impl Server {
             }
             was_last
         });
+        was_last
+    }
+
+    /// One client fewer does.
+    async fn unwatch(&self, uri: &str, line: &Line) -> Result<Value, RpcError> {
+        let was_last = self.forget(uri);
+        // One that is down knows nothing of it any more.
+        let Some(links) = self.links() else { return Ok(json!({})) };
         self.in_the_older_era(&links, "resources/unsubscribe", uri, line, was_last).await
     }
 

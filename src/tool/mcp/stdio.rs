@@ -7,7 +7,6 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process::Stdio;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::io::unix::AsyncFd;
@@ -25,6 +24,9 @@ use crate::tool::process::Process;
 
 /// Lines that may wait for a child that does not read.
 const LINES_MAX: usize = 256;
+
+/// Bytes that are written at once: what a pipe holds.
+const BATCH_LEN_MAX: usize = 64 << 10;
 
 /// How long a child that was asked to end (its input is closed) may take.
 const END_PATIENCE: Duration = Duration::from_secs(1);
@@ -139,9 +141,15 @@ fn life_of(pid: u32) -> std::io::Result<AsyncFd<OwnedFd>> {
 async fn write(mut stdin: ChildStdin, mut lines: mpsc::Receiver<String>, switch: Arc<Switch>) {
     while let Some(mut line) = lines.recv().await {
         line.push('\n');
+        // What waits behind it goes with it: a call to the kernel costs more than a copy.
+        while line.len() < BATCH_LEN_MAX
+            && let Ok(more) = lines.try_recv()
+        {
+            line.push_str(&more);
+            line.push('\n');
+        }
         let written = async {
             stdin.write_all(line.as_bytes()).await?;
-            // What else waits goes out with it; a pipe has no more to flush than this.
             stdin.flush().await
         };
         if let Err(error) = written.await {
@@ -182,14 +190,13 @@ async fn read(stdout: ChildStdout, death: AsyncFd<OwnedFd>, switch: Arc<Switch>,
 }
 
 fn take(line: Line, switch: &Arc<Switch>, wire: &Wire) {
-    let message = match &line {
-        Line::Whole(bytes) => rpc::read_within(bytes, MESSAGE_LEN_MAX).ok(),
-        Line::TooLong => None,
-    };
-    match message {
-        Some(message) => switch.take(message, None, wire),
-        // Banners and stray prints: they are no messages, and no reason to give the server up.
-        None => drop(switch.noise.fetch_add(1, Ordering::Relaxed)),
+    // Banners and stray prints: they are no messages, and no reason to give the server up.
+    match &line {
+        Line::Whole(bytes) => match rpc::read_within(bytes, MESSAGE_LEN_MAX) {
+            Ok(message) => switch.take(message, None, wire),
+            Err(unreadable) => switch.misread(&unreadable),
+        },
+        Line::TooLong => switch.misread(&rpc::too_long()),
     }
 }
 

@@ -109,7 +109,7 @@ fn what_is_registered_after_a_child_has_begun_passes_its_filter() {
         calls(Wire::Chat, &[("p1", "subagent", task)]),
         // Held back until the new server is up.
         calls(Wire::Chat, &[("k1", "system", json!({ "verb": "version" }))]).slow(),
-        calls(Wire::Chat, &[("k2", "mcp__late__echo", echo()), ("k3", "mcp__late__act", echo())]),
+        calls(Wire::Chat, &[("k2", "late__echo", echo()), ("k3", "late__act", echo())]),
         text(Wire::Chat, "seen"),
         text(Wire::Chat, "done"),
     ]);
@@ -122,7 +122,7 @@ fn what_is_registered_after_a_child_has_begun_passes_its_filter() {
     let mut run = Run::of(&daemon, json!({ "text": "go" }));
     run.until("call");
     daemon.eventually("the child's first request", || (server.requests().len() == 2).then_some(()));
-    assert!(!offers(&server, 1, "mcp__late__echo"));
+    assert!(!offers(&server, 1, "late__echo"));
     std::fs::write(&path, format!("{before}{late}")).unwrap();
     daemon.ask("reload", json!({})).unwrap();
     stands(&daemon, "late", "up");
@@ -130,10 +130,10 @@ fn what_is_registered_after_a_child_has_begun_passes_its_filter() {
     let (end, all) = run.end();
     assert_eq!(end["outcome"], "done", "{all:?}");
     // It is offered what its lists leave of the new tools, and a call of the others ends as one of no tool at all.
-    assert!(offers(&server, 2, "mcp__late__echo"), "{}", told_model(&server, 2));
-    assert!(!offers(&server, 2, "mcp__late__act") && !offers(&server, 2, "shell"));
+    assert!(offers(&server, 2, "late__echo"), "{}", told_model(&server, 2));
+    assert!(!offers(&server, 2, "late__act") && !offers(&server, 2, "shell"));
     let told = told_model(&server, 3);
-    assert!(told.contains("no_such_tool") && told.contains("mcp__late__act"), "{told}");
+    assert!(told.contains("no_such_tool") && told.contains("late__act"), "{told}");
     let child = child_of(&daemon, &end["run"]);
     daemon.eventually("the call of the new tool", || {
         let done = rows(&daemon, &child, "settled").into_iter().filter(|row| row["to"] == "done").count();
@@ -141,5 +141,5 @@ fn what_is_registered_after_a_child_has_begun_passes_its_filter() {
     });
     assert!(!daemon.path("late").join("acts").exists(), "the denied tool ran");
     // The parent, whose lists are empty, is offered both.
-    assert!(offers(&server, 4, "mcp__late__act") && offers(&server, 4, "mcp__late__echo"));
+    assert!(offers(&server, 4, "late__act") && offers(&server, 4, "late__echo"));
 }

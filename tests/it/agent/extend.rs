@@ -101,3 +101,35 @@ fn repeated_denials_end_the_turn_and_an_alarm_stands() {
         said["output"].to_string().contains("was denied 2 times").then_some(())
     });
 }
+
+#[test]
+fn a_skill_is_told_otherwise_once_a_person_says_so_and_its_file_stays() {
+    let ask_for_it = |id: &'static str| calls(Wire::Chat, &[(id, "skill", json!({ "name": "care" }))]);
+    let server =
+        Server::start(vec![ask_for_it("c1"), text(Wire::Chat, "ok"), ask_for_it("c2"), text(Wire::Chat, "ok")]);
+    let home = Home::new();
+    std::fs::create_dir_all(home.path("skills/care")).unwrap();
+    let skill = "---\nname: care\ndescription: how files are cared for\n---\nUse the tool `read_flie`.\n";
+    std::fs::write(home.path("skills/care/SKILL.md"), skill).unwrap();
+    let path = home.config(&format!("version = 1\n{}\n[skills]\nuser = [\"skills\"]\n", server.config(Wire::Chat, "")));
+    let daemon = home.start(Some(&path));
+    let proposal = json!({
+        "channel": "D", "of": "skill", "name": "care", "skill": skill, "files": ["SKILL.md"], "tools": ["read_file"],
+        "text": skill.replace("read_flie", "read_file"),
+    });
+    let proposed = daemon.ask("learn.propose", json!({ "proposal": proposal })).unwrap();
+    assert_eq!(proposed["verdict"], "operator", "{proposed}");
+    let approved = daemon.ask("learn.approve", json!({ "proposal": proposed["proposal"] })).unwrap();
+    assert_eq!(approved["version"], 1, "{approved}");
+    ask(&daemon, "care for it");
+    let told = told_model(&server, 1);
+    assert!(told.contains("read_file`") && !told.contains("read_flie"), "{told}");
+    assert_eq!(std::fs::read_to_string(daemon.path("skills/care/SKILL.md")).unwrap(), skill);
+    // Back to what it was; and a text that mends nothing is refused.
+    daemon.ask("learn.rollback", json!({ "version": 0 })).unwrap();
+    ask(&daemon, "care for it");
+    assert!(told_model(&server, 3).contains("read_flie"));
+    let useless = json!({ "channel": "D", "of": "skill", "name": "care", "skill": skill, "text": skill,
+                          "files": ["SKILL.md"], "tools": ["read_file"] });
+    assert_eq!(daemon.ask("learn.propose", json!({ "proposal": useless })).unwrap()["verdict"], "refuse");
+}

@@ -255,3 +255,37 @@ fn a_question_by_voice_runs_out() {
     let refused = daemon.cli(&["check", "--config", "/nonexistent.toml"]);
     assert!(!refused.status.success());
 }
+
+#[test]
+fn the_head_of_the_model_learns_and_goes_back_with_the_set() {
+    if interlock::infer::runtime::find().is_none() {
+        crate::skipped("daemon::learning::the_head_of_the_model_learns_and_goes_back_with_the_set", "no ONNX Runtime");
+        return;
+    }
+    let daemon = Daemon::start();
+    let taught = |version: u64, sentences: u64| {
+        // A sentence that words and sounds do not decide: the model is asked, and learns before it answers.
+        daemon.say("停审全部任模");
+        daemon.eventually("the head is taught", || {
+            let rows = daemon.ask("evidence.query", json!({ "kind": "model", "limit": 30 })).ok()?;
+            rows.as_array()?.iter().find_map(|row| {
+                let detail: Value = match &row["detail"] {
+                    Value::String(text) => serde_json::from_str(text).ok()?,
+                    other => other.clone(),
+                };
+                (row["to"] == "taught" && detail["version"] == version && detail["sentences"] == sentences)
+                    .then(|| detail["head_sha256"].clone())
+            })
+        })
+    };
+    propose(&daemon, slang("打水", "pump_start"));
+    daemon.ask("learn.approve", json!({ "proposal": "打水" })).unwrap();
+    let one = taught(1, 1);
+    propose(&daemon, slang("吹风", "fan_start"));
+    daemon.ask("learn.approve", json!({ "proposal": "吹风" })).unwrap();
+    assert_ne!(taught(2, 2), one);
+    daemon.ask("learn.rollback", json!({ "version": 1 })).unwrap();
+    assert_eq!(taught(3, 1), one, "the same set gives the same head");
+    daemon.ask("learn.rollback", json!({ "version": 0 })).unwrap();
+    assert_eq!(taught(4, 0), json!(""));
+}

@@ -179,7 +179,7 @@ impl Daemon {
         self.ask("say", json!({ "text": text })).unwrap()
     }
 
-    fn list(&self, verb: &str) -> Vec<Value> {
+    pub(crate) fn list(&self, verb: &str) -> Vec<Value> {
         self.ask(verb, json!({})).unwrap().as_array().unwrap().clone()
     }
 

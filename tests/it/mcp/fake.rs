@@ -2,12 +2,13 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use interlock::agents::engine::{
-    Answer, Asker, Ending, Engine, EngineRequest, News, NotSubmitted, Offers, Output, QuestionKind, QuestionView,
-    ReplyView, Submitted, TaskSupport, ToolView,
+    Answer, Asker, Calls, Ending, Engine, EngineRequest, Later, News, NotSubmitted, Offers, Output, QuestionKind,
+    QuestionView, ReplyView, Stopping, Submitted, TaskSupport, ToolView,
 };
-use interlock::mcp::upward::Upward;
+use interlock::mcp::upward::{Line, Upward};
 use interlock_domain::id::{BatchId, CallId, QuestionId, RunId, TaskId, ToolName};
 use interlock_domain::time::Wall;
 use serde_json::{Value, json};
@@ -60,9 +61,51 @@ pub(super) fn start() -> (Engine, mpsc::UnboundedReceiver<Seen>) {
     let (requests, inbox) = mpsc::channel(64);
     let (seen, told) = mpsc::unbounded_channel();
     let news = broadcast::Sender::new(16);
-    tokio::spawn(run(inbox, seen, news.clone()));
+    let extras = Arc::new(Extras::default());
+    let (called, calls) = mpsc::channel(64);
+    let answers = Answers { called, extras: Arc::clone(&extras), runs: AtomicU64::new(0), seen: seen.clone() };
+    tokio::spawn(run(inbox, calls, seen, news.clone(), extras));
     let offers = watch::channel(Offers { prompts: true, resources: true, completions: true }).1;
-    (Engine { requests, news, offers }, told)
+    (Engine { calls: Arc::new(answers), requests, news, offers }, told)
+}
+
+/// A call on its way to the engine.
+#[derive(Debug)]
+struct Called {
+    run: RunId,
+    tool: ToolName,
+    args: Value,
+    line: Line,
+    reply: oneshot::Sender<Result<Submitted, NotSubmitted>>,
+}
+
+#[derive(Debug)]
+struct Answers {
+    called: mpsc::Sender<Called>,
+    extras: Arc<Extras>,
+    runs: AtomicU64,
+    seen: mpsc::UnboundedSender<Seen>,
+}
+
+impl Calls for Answers {
+    fn tools(&self, _holder: Option<&str>) -> Arc<[ToolView]> {
+        tools(&self.extras)
+    }
+
+    fn open_run(&self, asker: Asker) -> Later<Result<RunId, Stopping>> {
+        let run = self.runs.fetch_add(1, Ordering::Relaxed) + 1;
+        let _ = self.seen.send(Seen::Opened(asker));
+        Box::pin(std::future::ready(Ok(RunId::new(1_764_500_000_000, u128::from(run)))))
+    }
+
+    fn submit(&self, run: RunId, tool: ToolName, args: Value, line: Line) -> Later<Result<Submitted, NotSubmitted>> {
+        let called = self.called.clone();
+        Box::pin(async move {
+            let (reply, answer) = oneshot::channel();
+            called.send(Called { run, tool, args, line, reply }).await.map_err(|_| NotSubmitted::Stopping)?;
+            answer.await.map_err(|_| NotSubmitted::Stopping)?
+        })
+    }
 }
 
 fn tools(extras: &Extras) -> Arc<[ToolView]> {
@@ -87,55 +130,20 @@ fn tools(extras: &Extras) -> Arc<[ToolView]> {
 
 async fn run(
     mut inbox: mpsc::Receiver<EngineRequest>,
+    mut calls: mpsc::Receiver<Called>,
     seen: mpsc::UnboundedSender<Seen>,
     news: broadcast::Sender<News>,
+    extras: Arc<Extras>,
 ) {
-    let extras = Arc::new(Extras::default());
-    let (mut runs, mut batches, mut questions) = (0u128, 0, 0);
+    let (mut batches, mut questions) = (0, 0);
     let mut asked: HashMap<QuestionId, oneshot::Sender<ReplyView>> = HashMap::new();
     let mut slow: HashMap<CallId, oneshot::Sender<ReplyView>> = HashMap::new();
     let mut at_work: HashMap<CallId, tokio::task::AbortHandle> = HashMap::new();
-    while let Some(request) = inbox.recv().await {
-        match request {
-            EngineRequest::Tools { reply, .. } => {
-                let _ = reply.send(tools(&extras));
-            }
-            EngineRequest::OpenRun { asker, reply } => {
-                runs += 1;
-                let _ = seen.send(Seen::Opened(asker));
-                let _ = reply.send(RunId::new(1_764_500_000_000, runs));
-            }
-            EngineRequest::Relay { method, params, line, reply } => {
-                tokio::spawn(suite::relay(
-                    method,
-                    params,
-                    Up { up: line.up, news: news.clone(), extras: Arc::clone(&extras) },
-                    reply,
-                ));
-            }
-            EngineRequest::CloseRun(_) => {
-                let _ = seen.send(Seen::Closed);
-            }
-            EngineRequest::Answer { question, answer, by } => {
-                let _ = seen.send(Seen::Answered(question, answer, by));
-                if let Some(reply) = asked.remove(&question) {
-                    let _ = reply.send(match answer {
-                        Answer::Allow => done(Output::Object(json!({"ran": true}))),
-                        Answer::Deny => ended(Ending::NotStarted, "denied_by_person", "a person said no"),
-                    });
-                }
-            }
-            EngineRequest::StopWorker(worker) => {
-                let _ = seen.send(Seen::Stopped(worker));
-            }
-            EngineRequest::Cancel(call) => {
-                slow.remove(&call);
-                if let Some(work) = at_work.remove(&call) {
-                    work.abort();
-                }
-                let _ = seen.send(Seen::Cancelled);
-            }
-            EngineRequest::Submit { run, tool, args, line, reply } => {
+    loop {
+        let request = tokio::select! {
+            request = inbox.recv() => request,
+            call = calls.recv() => match call {
+                Some(Called { run, tool, args, line, reply }) => {
                 batches += 1;
                 let call = CallId { run, batch: BatchId(batches), position: 0 };
                 let _ = seen.send(Seen::Submitted(tool.as_str().to_owned(), args.clone()));
@@ -178,7 +186,44 @@ async fn run(
                         continue;
                     }
                 }
+                let ended_at = Box::pin(async move { ended_at.await.ok() });
                 let _ = reply.send(Ok(Submitted { call, question, reply: ended_at }));
+                    continue;
+                }
+                None => None,
+            },
+        };
+        let Some(request) = request else { return };
+        match request {
+            EngineRequest::Relay { method, params, line, reply } => {
+                tokio::spawn(suite::relay(
+                    method,
+                    params,
+                    Up { up: line.up, news: news.clone(), extras: Arc::clone(&extras) },
+                    reply,
+                ));
+            }
+            EngineRequest::CloseRun(_) => {
+                let _ = seen.send(Seen::Closed);
+            }
+            EngineRequest::Answer { question, answer, by } => {
+                let _ = seen.send(Seen::Answered(question, answer, by));
+                if let Some(reply) = asked.remove(&question) {
+                    let _ = reply.send(match answer {
+                        Answer::Allow => done(Output::Object(json!({"ran": true}))),
+                        Answer::Deny => ended(Ending::NotStarted, "denied_by_person", "a person said no"),
+                    });
+                }
+            }
+            EngineRequest::StopWorker(worker) => {
+                let _ = seen.send(Seen::Stopped(worker));
+            }
+            EngineRequest::Cancel(call) => {
+                slow.remove(&call);
+                if let Some(work) = at_work.remove(&call) {
+                    work.abort();
+                }
+                let _ = seen.send(Seen::Cancelled);
             }
         }
     }

@@ -349,6 +349,8 @@ impl Parser<'_> {
                 }
             }
         }
+        // Alone it is the command `[`; what is no pattern is no pattern of file names.
+        word.globs &= !matches!(word.text.as_str(), "[" | "[[");
         word
     }
 
@@ -484,7 +486,7 @@ impl Parser<'_> {
     fn backticks(&mut self, word: &mut Word) {
         self.found.opaque("it has a command substitution");
         word.expands = true;
-        word.text.push_str("`…`");
+        let start = self.at;
         self.at += 1;
         let mut inside = Vec::new();
         let mut closed = false;
@@ -508,6 +510,7 @@ impl Parser<'_> {
         if !closed {
             self.found.broken("a quote is not closed");
         }
+        word.text.extend(&self.text[start..self.at]);
         self.nested(inside, |parser| parser.list(false));
     }
 

@@ -61,7 +61,7 @@ fn commands_are_split_and_quotes_removed() {
 fn what_only_the_running_shell_knows_is_opaque_and_its_commands_are_found() {
     let table = [
         ("echo $(touch canary)", "[touch|canary] [echo|$(touch canary)] opaque"),
-        ("echo `touch a\\`b\\``", "[b] [touch|a`…`] [echo|`…`] opaque"),
+        ("echo `touch a\\`b\\``", "[b] [touch|a`b`] [echo|`touch a\\`b\\``] opaque"),
         ("echo \"x $(rm y) z\"", "[rm|y] [echo|x $(rm y) z] opaque"),
         ("diff <(rm a) b", "[rm|a] [diff|<(…)|b] opaque"),
         ("(rm a)", "[rm|a] opaque"),

@@ -108,6 +108,22 @@ fn one_client_that_loops_is_held_back() {
     assert_eq!((statuses[0], statuses.contains(&429)), (400, true), "{statuses:?}");
 }
 
+/// Why a client of TLS does not talk to the server, in the words that its error begins with.
+fn refused_by(
+    config: &Arc<rustls::ClientConfig>,
+    name: &rustls::pki_types::ServerName<'static>,
+    port: &str,
+) -> &'static str {
+    let session = rustls::ClientConnection::new(Arc::clone(config), name.clone()).unwrap();
+    let socket = TcpStream::connect(format!("127.0.0.1:{port}")).unwrap();
+    let mut stream = rustls::StreamOwned::new(session, socket);
+    match stream.write_all(b"GET / HTTP/1.1\r\n\r\n").and_then(|()| stream.flush()) {
+        Err(error) if error.to_string().starts_with("invalid peer certificate") => "invalid peer certificate",
+        Err(error) => panic!("{error}"),
+        Ok(()) => "nothing",
+    }
+}
+
 #[test]
 fn an_address_for_others_speaks_tls() {
     let home = Home::new();
@@ -149,7 +165,108 @@ fn an_address_for_others_speaks_tls() {
     let (status, listed) = list("box.example");
     assert_eq!((status, names(&listed).contains(&"device")), (200, true), "{listed}");
     assert_eq!(list("other.example").0, 403);
+    // Another certificate counts from the next connection on: this one is of a name that the client does not trust.
+    std::fs::write(&certificate, include_str!("../../../data/tls/other.pem")).unwrap();
+    std::fs::write(&key, include_str!("../../../data/tls/other-key.pem")).unwrap();
+    assert_eq!(daemon.cli(&["reload"]).status.code(), Some(0), "{}", daemon.log());
+    assert_eq!(refused_by(&config, &name, &port), "invalid peer certificate");
+    std::fs::write(&key, "nothing").unwrap();
+    assert_eq!(daemon.cli(&["reload"]).status.code(), Some(78));
     // Without TLS nobody gets a word.
     let mut plain = TcpStream::connect(format!("127.0.0.1:{port}")).unwrap();
     assert_ne!(post(&mut plain, &[("Host", "box.example")], &modern("tools/list", json!({}))).0, 200);
+}
+
+/// One answer of a connection that stays open, and the connection.
+fn kept_open(address: &str, headers: &[(&str, &str)], body: &Value) -> (TcpStream, String) {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(DEADLINE)).unwrap();
+    let body = body.to_string();
+    let mut head = format!(
+        "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAccept: application/json, \
+         text/event-stream\r\nContent-Length: {}\r\n",
+        body.len()
+    );
+    for (name, value) in headers {
+        head.push_str(&format!("{name}: {value}\r\n"));
+    }
+    stream.write_all(format!("{head}\r\n{body}").as_bytes()).unwrap();
+    let mut piece = [0; 4096];
+    let length = stream.read(&mut piece).unwrap();
+    (stream, String::from_utf8_lossy(&piece[..length]).into_owned())
+}
+
+/// The connection is closed from the other side, with or without a last word.
+fn assert_ends(stream: &mut TcpStream) {
+    use std::io::ErrorKind::{TimedOut, WouldBlock};
+    if let Err(error) = stream.read_to_end(&mut Vec::new()) {
+        assert!(!matches!(error.kind(), TimedOut | WouldBlock), "the connection stays open");
+    }
+}
+
+#[test]
+fn a_reload_takes_a_token_back_at_once() {
+    let home = Home::new();
+    std::fs::write(home.path("token"), TOKEN).unwrap();
+    std::fs::write(home.path("other"), "another-token-of-the-tests").unwrap();
+    let client = |name: &str, file: &str| {
+        format!("[[mcp.client]]\nname = \"{name}\"\ntoken-file = \"{}\"\n", home.path(file).display())
+    };
+    let (robot, laptop) = (client("robot", "token"), client("laptop", "other"));
+    let daemon = daemon(home, "", &format!("{robot}{laptop}"), &[]);
+    let address = address(&daemon);
+    let listening = |bearer: &str| {
+        let headers =
+            [("Authorization", bearer), ("MCP-Protocol-Version", "2026-07-28"), ("Mcp-Method", "subscriptions/listen")];
+        let body = modern("subscriptions/listen", json!({"notifications": {"toolsListChanged": true}}));
+        let (stream, answer) = kept_open(&address, &headers, &body);
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        stream
+    };
+    let session = |bearer: &str| {
+        let info = json!({"name": "test", "version": "1"});
+        let hello = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": info});
+        let hello = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello});
+        let (_, answer) = kept_open(&address, &[("Authorization", bearer)], &hello);
+        let id = answer.lines().find_map(|line| line.strip_prefix("mcp-session-id: ").map(str::to_owned));
+        id.unwrap_or_else(|| panic!("{answer}"))
+    };
+    let status = |bearer: &str, session: &str| {
+        let ping = json!({"jsonrpc": "2.0", "id": 2, "method": "ping", "params": {}});
+        let headers = [("Host", "localhost"), ("Authorization", bearer), ("Mcp-Session-Id", session)];
+        post(&mut TcpStream::connect(&address).unwrap(), &headers, &ping).0
+    };
+    let (old, other) = (format!("Bearer {TOKEN}"), "Bearer another-token-of-the-tests");
+    let (mut robots, mut laptops) = (listening(&old), listening(other));
+    let (robots_session, laptops_session) = (session(&old), session(other));
+    assert_eq!((status(&old, &robots_session), status(other, &laptops_session)), (200, 200));
+
+    // The robot's token is another from now on; the configuration names the same file.
+    std::fs::write(daemon.path("token"), "a-token-of-the-tests-2").unwrap();
+    assert_eq!(daemon.cli(&["reload"]).status.code(), Some(0), "{}", daemon.log());
+    assert_ends(&mut robots);
+    assert_eq!(status(&old, &robots_session), 401);
+    let new = "Bearer a-token-of-the-tests-2";
+    daemon
+        .eventually("the session of the old token is nobody's", || (status(new, &robots_session) == 404).then_some(()));
+    assert_eq!(status(new, &session(new)), 200);
+    assert_eq!(status(other, &laptops_session), 200, "others notice nothing");
+
+    // A client that is not in the file any more, and one that is new.
+    let path = daemon.path("interlock.toml");
+    let third = robot.replace("robot", "third");
+    std::fs::write(&path, format!("version = 1\n{third}")).unwrap();
+    assert_eq!(daemon.cli(&["reload"]).status.code(), Some(0), "{}", daemon.log());
+    assert_ends(&mut laptops);
+    assert_eq!(status(other, &laptops_session), 401);
+    assert_eq!(status(new, &session(new)), 200);
+
+    // A token that cannot be read keeps the old ones, and where MCP listens stays.
+    std::fs::write(daemon.path("token"), "short").unwrap();
+    assert_eq!(daemon.cli(&["reload"]).status.code(), Some(78));
+    assert_eq!(status(new, &session(new)), 200);
+    std::fs::write(&path, "version = 1\n[mcp]\nlisten = \"127.0.0.1:1\"\n").unwrap();
+    let refused = daemon.cli(&["reload"]);
+    assert_eq!(refused.status.code(), Some(78));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("where MCP listens"), "{refused:?}");
 }

@@ -227,3 +227,66 @@ fn ten_thousand_tools_are_bounded_and_the_rest_works() {
     assert_eq!(code(&client.call("b__echo", json!({}))), "done");
     assert!(daemon.log().contains("it lists more than is taken"), "{}", daemon.log());
 }
+
+#[test]
+fn a_misshapen_list_costs_nobody_a_tool_and_a_garbled_answer_ends_its_call() {
+    let home = Home::new();
+    let servers = server(&home, "a", "misshapen", "") + &server(&home, "b", "", "");
+    let daemon = daemon(home, ALL, &servers, &["a", "b"]);
+    let mut client = Client::legacy(&daemon, json!({}));
+    let tools = client.tools();
+    let names: Vec<&str> = tools.iter().map(|tool| tool["name"].as_str().unwrap()).collect();
+    assert!(names.contains(&"b__echo") && names.contains(&"a__echo") && !names.contains(&"a__list_of"), "{names:?}");
+    let mut mended = tools.iter().find(|tool| tool["name"] == "a__mended").unwrap().clone();
+    mended.as_object_mut().unwrap().remove("_meta");
+    assert_eq!(mended, json!({"name": "a__mended", "inputSchema": {"type": "object"}}), "strict clients read it");
+    assert_eq!(text(&client.call("a__mended", json!({}))), "mended");
+    // What it says of the outcome cannot be read, so nobody knows it; and nobody waits for the time limit.
+    let garbled = client.call("a__garble", json!({}));
+    assert_eq!((code(&garbled), ending(&garbled)), ("connection_lost", "unknown"), "{garbled}");
+    assert_eq!(text(&client.call("a__mended", json!({}))), "mended");
+}
+
+fn ending(result: &Value) -> &str {
+    result["_meta"]["interlock/outcome"]["ending"].as_str().unwrap_or("none")
+}
+
+#[test]
+fn a_description_that_is_wrong_is_told_otherwise_once_a_person_says_so_and_can_be_taken_back() {
+    let home = Home::new();
+    let servers = server(&home, "a", "misdescribes", "");
+    let daemon = daemon(home, ALL, &servers, &["a"]);
+    let mut client = Client::legacy(&daemon, json!({}));
+    let told = |client: &mut Client| {
+        let tools = client.tools();
+        let echo = tools.iter().find(|tool| tool["name"] == "a__echo").expect("it is listed");
+        echo["description"].as_str().unwrap().to_owned()
+    };
+    let own = told(&mut client);
+    assert!(own.contains("`volume`"), "{own}");
+    let proposed = daemon.eventually("its repair is proposed", || {
+        daemon.list("learn.list").into_iter().find(|row| row["channel"] == "D" && row["command"] == "a__echo")
+    });
+    assert_eq!(
+        (&proposed["state"], &proposed["source"], &proposed["by"]),
+        (&json!("waiting"), &json!("mcp"), &json!("a"))
+    );
+    assert_eq!(told(&mut client), own, "nobody is told anything before a person says so");
+    let approved = daemon.ask("learn.approve", json!({"proposal": proposed["proposal"]})).unwrap();
+    assert_eq!(approved["version"], 1, "{approved}");
+    client.wait("the news", |message| message["method"] == "notifications/tools/list_changed");
+    let mended = told(&mut client);
+    assert!(!mended.contains("volume") && mended.contains("text"), "{mended}");
+    // The definition that was approved is the server's own: it is not held.
+    assert_eq!(code(&client.call("a__echo", json!({}))), "done");
+    let row = daemon.ask("evidence.show", json!({"seq": approved["evidence"]})).unwrap();
+    let detail = match &row["detail"] {
+        Value::String(text) => serde_json::from_str(text).unwrap(),
+        other => other.clone(),
+    };
+    let faults = detail["faults"].to_string();
+    assert!(faults.contains("volume") && detail["proposed_by"] == "a" && detail["version"] == 1, "{row}");
+    daemon.ask("learn.rollback", json!({"version": 0})).unwrap();
+    client.wait("the news", |message| message["method"] == "notifications/tools/list_changed");
+    assert_eq!(told(&mut client), own);
+}

@@ -38,19 +38,91 @@ fn defaults(form: &Value) -> Value {
     Value::Object(given.collect())
 }
 
+/// How the suite's authorization servers know us, where they do (`MCP_CONFORMANCE_CONTEXT`, and its document of a client).
+fn oauth(home: &Home, scenario: &str, context: &Value) -> String {
+    let known = |grant: &str| {
+        let id = context["client_id"].as_str().unwrap();
+        std::fs::write(home.path("secret"), context["client_secret"].as_str().unwrap()).unwrap();
+        let file = home.path("secret");
+        format!("{{ grant = \"{grant}\", client-id = \"{id}\", client-secret-file = \"{}\" }}", file.display())
+    };
+    match scenario {
+        "auth/basic-cimd" => "{ client-id = \"https://conformance-test.local/client-metadata.json\" }".to_owned(),
+        "auth/pre-registration" => known("authorization-code"),
+        "auth/client-credentials-basic" => known("client-credentials"),
+        _ => "{}".to_owned(),
+    }
+}
+
+/// Logs in as a person with a browser does; false when that is refused, which some scenarios want.
+fn log_in(daemon: &Daemon) -> bool {
+    let begun = daemon.ask("mcp.login", json!({"server": "suite", "redirect": "http://127.0.0.1:3000/callback"}));
+    let ended = begun.and_then(|begun| {
+        let answer = authority::browse(begun["url"].as_str().unwrap());
+        daemon.ask("mcp.logged-in", json!({"server": "suite", "answer": answer}))
+    });
+    ended.is_ok()
+}
+
+/// The most logins of one scenario: a server that is never content is given up.
+const LOGINS_MAX: usize = 3;
+
+/// Lists and calls, and logs in whenever that is asked for.
+fn drive_guarded(url: &str, scenario: &str, context: &Value) {
+    let home = Home::new();
+    let oauth = oauth(&home, scenario, context);
+    let server = format!("[[mcp.server]]\nname = \"suite\"\nurl = \"{url}\"\nprefix = \"\"\noauth = {oauth}\n");
+    let daemon = daemon(home, "allow = [\"mcp__suite\"]", &server, &[]);
+    let wants_login = |text: &str| text.contains("interlock mcp login");
+    let mut logins = 0;
+    loop {
+        let row = daemon.eventually("the suite's server", || {
+            daemon.list("mcp.list").into_iter().find(|row| row["state"] != "starting")
+        });
+        let names: Vec<String> = match row["state"].as_str() {
+            Some("up") => {
+                row["tools"].as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap().into()).collect()
+            }
+            _ if wants_login(row["why"].as_str().unwrap_or_default()) => Vec::new(),
+            _ => panic!("{row}"),
+        };
+        let mut client = Client::legacy(&daemon, json!({}));
+        let refused = names.iter().any(|name| wants_login(text(&client.call(name, json!({})))));
+        if row["state"] == "up" && !refused {
+            return;
+        }
+        logins += 1;
+        if logins > LOGINS_MAX || !log_in(&daemon) {
+            return;
+        }
+        if row["state"] != "up" {
+            // The login wakes the keeper; its next standing is another, whatever it is.
+            let before = daemon.list("mcp.list").into_iter().map(|row| row["restarts"].clone()).next();
+            daemon.eventually("another try", || {
+                let row = daemon.list("mcp.list").into_iter().next()?;
+                (row["state"] == "up" || before.as_ref() != Some(&row["restarts"])).then_some(())
+            });
+        }
+    }
+}
+
 #[test]
 fn drive() {
     if std::env::var_os(DRIVE).is_none() {
         return;
     }
     let url = std::env::args().next_back().unwrap();
+    let scenario = std::env::var(SCENARIO).unwrap_or_default();
+    let context: Value =
+        std::env::var(CONTEXT).ok().and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
+    if scenario.starts_with("auth/") {
+        return drive_guarded(&url, &scenario, &context);
+    }
     // This one has a server that takes every request for one of the modern era.
-    let era = if std::env::var(SCENARIO).is_ok_and(|name| name == "request-metadata") { "modern" } else { "auto" };
+    let era = if scenario == "request-metadata" { "modern" } else { "auto" };
     let server = format!("[[mcp.server]]\nname = \"suite\"\nurl = \"{url}\"\nprefix = \"\"\nera = \"{era}\"\n");
     let daemon = daemon(Home::new(), "allow = [\"mcp__suite\"]", &server, &["suite"]);
     let mut client = Client::legacy(&daemon, json!({"elicitation": {"form": {}}, "sampling": {}, "roots": {}}));
-    let context: Value =
-        std::env::var(CONTEXT).ok().and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
     let mut calls: Vec<(String, Value)> = Vec::new();
     for call in context["toolCalls"].as_array().into_iter().flatten() {
         // "null or not provided" is the same to it; the schema, which the gate goes by, knows no null.

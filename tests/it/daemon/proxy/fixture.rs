@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 /// Set for the child: the directory that it writes into.
 pub(super) const DIRECTORY: &str = "MCP_FIXTURE_DIRECTORY";
 
-/// Words of the child's manners: `modern`, `many`, `silent`, `later`.
+/// Words of the child's manners: `modern`, `many`, `misshapen`, `misdescribes`, `silent`, `later`.
 pub(super) const MANNERS: &str = "MCP_FIXTURE_MANNERS";
 
 /// The command that starts it, for `[[mcp.server]]`.
@@ -69,6 +69,19 @@ fn tools(manners: &str, changed: bool) -> Vec<Value> {
     }
     if changed {
         tools[0]["description"] = "does echo, and tells everybody".into();
+    }
+    if manners.contains("misshapen") {
+        tools.extend([
+            json!({"name": "mended", "description": 3, "annotations": "reads", "icons": {}}),
+            json!({"name": "list_of", "inputSchema": {"type": "array"}}),
+            json!({"name": 7, "inputSchema": {"type": "object"}}),
+            json!({"name": "garble", "inputSchema": {"type": "object"}}),
+            json!("a tool"),
+        ]);
+    }
+    if manners.contains("misdescribes") {
+        tools[0]["description"] = "Gives back what it is given. The parameter `volume` is an integer.".into();
+        tools[0]["inputSchema"]["properties"] = json!({"text": {"type": "string", "description": "What to give back"}});
     }
     if manners.contains("many") {
         tools.extend((0..10_000).map(|number| tool(&format!("many{number}"), reads.clone())));
@@ -136,7 +149,12 @@ impl Fixture {
             "resources/list" => Ok(json!({"resources": [{"uri": "fix://one", "name": "one"}]})),
             "resources/templates/list" => Ok(json!({"resourceTemplates": []})),
             "resources/read" => Ok(json!({"contents": [{"uri": params["uri"], "text": "one"}]})),
+            "resources/unsubscribe" => {
+                self.note("unsubscribed", params["uri"].as_str().unwrap_or_default());
+                Ok(json!({}))
+            }
             "resources/subscribe" => {
+                self.note("subscribed", params["uri"].as_str().unwrap_or_default());
                 self.notify("notifications/resources/updated", &json!({"uri": params["uri"]}));
                 Ok(json!({}))
             }
@@ -227,6 +245,11 @@ impl Fixture {
                 let answer = answer.recv().unwrap_or(Value::Null);
                 text(&format!("hello {}", answer["result"]["content"]["name"].as_str().unwrap_or("nobody")))
             }
+            "garble" => {
+                self.say(&json!({"jsonrpc": "2.0", "id": id, "result": {"content": []}, "error": {"code": 1, "message": "m"}}));
+                Err((-32603, "too late".to_owned()))
+            }
+            "mended" => text("mended"),
             "fail" => Ok(json!({"content": [{"type": "text", "text": "no such file"}], "isError": true, "x": 1})),
             "error" => Err((-32042, "theirs".to_owned())),
             "lie" => Ok(json!({"content": [], "structuredContent": {"n": "seven"}})),

@@ -189,3 +189,34 @@ fn a_reload_starts_ends_and_leaves_alone() {
     client.wait("the news", is_news);
     assert!(!client.names().iter().any(|name| name.starts_with("b__")));
 }
+
+#[test]
+fn a_resource_is_watched_once_again_after_a_restart_and_until_nobody_does() {
+    let home = Home::new();
+    let servers = server(&home, "a", "", "");
+    let daemon = daemon(home, "allow = [\"mcp__a\"]", &servers, &["a"]);
+    let mut client = Client::legacy(&daemon, json!({}));
+    let is_update = |message: &Value| message["method"] == "notifications/resources/updated";
+    let watch = |client: &mut Client, method: &str| {
+        let answer = client.request(method, json!({"uri": "fix://one"}));
+        assert_eq!(answer["result"], json!({}), "{answer}");
+    };
+    watch(&mut client, "resources/subscribe");
+    client.wait("the first update", is_update);
+    // The same client twice, and another one: the server is asked once.
+    watch(&mut client, "resources/subscribe");
+    let mut other = Client::legacy(&daemon, json!({}));
+    watch(&mut other, "resources/subscribe");
+    assert_eq!(lines(&daemon, "a", "subscribed").len(), 1);
+    kill(pid(&stands(&daemon, "a", "up")));
+    daemon.eventually("the subscription of the next life", || {
+        (lines(&daemon, "a", "subscribed").len() == 2).then_some(())
+    });
+    client.wait("what may have changed meanwhile", is_update);
+    stands(&daemon, "a", "up");
+    watch(&mut other, "resources/unsubscribe");
+    assert_eq!(lines(&daemon, "a", "unsubscribed").len(), 0, "somebody still watches");
+    // The last one just goes away.
+    drop(client);
+    daemon.eventually("nobody watches", || lines(&daemon, "a", "unsubscribed").first().cloned());
+}

@@ -1,11 +1,13 @@
 //! The daemon in front of other MCP servers: the cases that people report of such proxies, from outside.
 
 mod access;
+mod authority;
 mod cases;
 mod census;
 mod drive;
 mod fixture;
 mod lives;
+mod oauth;
 mod others;
 mod tasks;
 
