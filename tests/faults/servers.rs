@@ -201,7 +201,8 @@ fn answer(
         let is = there.lock().unwrap().get(&id).is_some_and(|count| *count > 0);
         return say(if is { "200 OK" } else { "404 Not Found" });
     }
-    let fault = files.fault(&if method == "POST" { id.clone() } else { format!("{id}.undo") });
+    let undo = format!("{id}.undo");
+    let fault = files.fault(if method == "POST" { &id } else { &undo });
     if fault == Fault::Before {
         return None;
     }
