@@ -91,7 +91,9 @@ fn with_the_model_more_is_understood_and_nothing_else_is_executed() {
     check("paraphrases-3.jsonl", 141, &[], 0);
     check("rejects-3.jsonl", 0, &[], 0);
     // Without the model it is 41.
-    check("extra_real_asr.jsonl", 47, &[], 0);
+    check("extra_real_asr.jsonl", 46, &[], 0);
+    check("fresh-1.jsonl", 207, &[], 0);
+    check("fresh-2.jsonl", 98, &[], 0);
 }
 
 #[test]
