@@ -47,7 +47,7 @@ impl Stand {
         let units: Arc<Mutex<BTreeMap<u8, String>>> = Arc::default();
         let coils = Coils::default();
         let http = servers::http(&files);
-        let mut config = config(&files.0, http);
+        let mut config = config(&files.0, http, lanes);
         for lane in 0..lanes {
             let port = servers::modbus(&files, &units, &coils);
             config.push_str(&of_lane(lane, port, &files.0));
@@ -150,7 +150,8 @@ fn begin(home: &std::path::Path) -> Child {
         .unwrap()
 }
 
-fn config(home: &std::path::Path, http: u16) -> String {
+fn config(home: &std::path::Path, http: u16, lanes: usize) -> String {
+    let servers: String = (0..lanes).map(|lane| format!(", \"mcp__m{lane}\"")).collect();
     let root = format!("http://127.0.0.1:{http}");
     let undo = r#"effect = { inverse = "http", precondition = "any time", input = { url = "{input.url}", method = "DELETE" } }"#;
     let asked = |done: u16, failed: u16| {
@@ -167,7 +168,7 @@ fn config(home: &std::path::Path, http: u16) -> String {
     let key = "op-id = { header = \"Idempotency-Key\" }\noutcome = { resend-original-s = 86400 }\n";
     [
         format!(
-            "version = 1\n[policy]\nmode = \"bypassPermissions\"\nallow = [\"Bash\", \"Edit\", \"WebFetch\", \"Device\", \"mcp__*\"]\n\
+            "version = 1\n[policy]\nmode = \"bypassPermissions\"\nallow = [\"Bash\", \"Edit\", \"WebFetch\", \"Device\"{servers}]\n\
              work-dirs = [{:?}]\n[mcp]\n",
             home.join("work")
         ),

@@ -43,6 +43,8 @@ struct Known {
     effect: Option<String>,
     resource: String,
     seen: Seen,
+    /// The workflow that holds it back until it is decided.
+    held_by: Option<String>,
     /// The effect that this call releases, or drops.
     releases: Option<String>,
     drops: Option<String>,
@@ -78,6 +80,8 @@ pub struct Chronicle {
     behind: BTreeMap<CallId, Vec<CallId>>,
     commuting: Vec<(String, String, String)>,
     resources: BTreeMap<String, BTreeSet<String>>,
+    /// By what stands before `#` in an operation's name: the kinds of its contracts.
+    kinds: BTreeMap<String, BTreeSet<String>>,
 }
 
 impl Chronicle {
@@ -133,6 +137,7 @@ impl Chronicle {
             effect: None,
             resource: resource.clone(),
             seen: Seen::Unknown,
+            held_by: (self.held.contains(&workflow) && !contract.stages()).then(|| workflow.clone()),
             releases: releases.clone(),
             drops: drops.clone(),
         };
@@ -141,7 +146,10 @@ impl Chronicle {
             self.known.insert(call, empty);
             return Ok(());
         }
-        let op_name = format!("{}#{named}", contract.op_kind);
+        // A workflow names its operations, and requires them by these names.
+        let op_name = if noted.part.is_some() { named } else { format!("{}#{named}", contract.op_kind) };
+        let kind = op_name.split('#').next().unwrap_or_default().to_owned();
+        self.kinds.entry(kind).or_default().insert(contract.op_kind.clone());
         let first = *self.first.entry((workflow.clone(), op_name.clone())).or_insert(call);
         let same_key = op.0 != call && matches!(contract.outcome, OutcomeBy::ResendOriginal { .. });
         if first != call
@@ -277,9 +285,10 @@ impl Chronicle {
             })
             .map(|(call, known)| (*call, known.clone()))
             .collect();
-        let held = !self.held.is_empty();
-        for (call, Known { effect, releases, drops, .. }) in done {
-            if let Some(effect) = releases.or(effect.filter(|_| held)) {
+        for (call, Known { effect, releases, drops, held_by, .. }) in done {
+            // What is held goes out with the decision; what a tool stages, by a call of its own.
+            let is_out = held_by.is_some_and(|workflow| self.settled.contains(&workflow));
+            if let Some(effect) = releases.or(effect.filter(|_| is_out)) {
                 self.take(Event::Release { effect: &effect }, json!(["release", effect]), Some(call))?;
             }
             if let Some(effect) = drops {
@@ -297,7 +306,17 @@ impl Chronicle {
             on.is_none_or(|on| on.iter().all(|resource| crate::surface::promise::like(pattern, resource)))
         };
         let holds = |(one, other, on): &&(String, String, String)| everywhere(one, on) && everywhere(other, on);
-        let pairs = self.commuting.iter().filter(holds).map(|(one, other, _)| (one.clone(), other.clone()));
+        // A name that stands for several kinds says nothing of any.
+        let named = |kind: &str| {
+            let own = self.kinds.iter().filter(move |(_, kinds)| kinds.len() == 1 && kinds.contains(kind));
+            own.map(|(name, _)| name.clone()).collect::<Vec<_>>()
+        };
+        let pairs = self.commuting.iter().filter(holds).flat_map(|(one, other, _)| {
+            let others = named(other);
+            named(one)
+                .into_iter()
+                .flat_map(move |one| others.clone().into_iter().map(move |other| (one.clone(), other)))
+        });
         let all_held = !self.held.is_empty() && self.begun.iter().all(|workflow| self.held.contains(workflow));
         Terms { view: View::Runtime, held: all_held, commuting: pairs.collect::<BTreeSet<_>>().into_iter().collect() }
     }

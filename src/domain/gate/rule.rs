@@ -186,12 +186,17 @@ impl Rule {
                 if spec.is_some() {
                     return Err(bad("a rule for an MCP tool has no brackets; write mcp__server__tool".into()));
                 }
-                if mcp.strip_suffix("__*").unwrap_or(mcp)[5..].contains('*') {
-                    return Err(bad("a `*` in an MCP name stands for all tools: mcp__server__*".into()));
-                }
-                {
-                    let name = mcp.strip_suffix("__*").unwrap_or(mcp);
-                    Matcher::Mcp { name: name.to_owned(), flat: name.bytes().map(flat).map(char::from).collect() }
+                let name = mcp.strip_suffix("__*").unwrap_or(mcp);
+                match name.get("mcp__".len()..) {
+                    None | Some("") => {
+                        return Err(bad("it names no MCP server; write mcp__server or mcp__server__tool".into()));
+                    }
+                    Some(named) if named.contains('*') => {
+                        return Err(bad("a `*` in an MCP name stands for all tools: mcp__server__*".into()));
+                    }
+                    Some(_) => {
+                        Matcher::Mcp { name: name.to_owned(), flat: name.bytes().map(flat).map(char::from).collect() }
+                    }
                 }
             }
             other if other.contains('*') => {
@@ -586,5 +591,13 @@ mod tests {
         check(deny, "mcp__mailer__send", &["mcp__mailer__send"]);
         check(Verb::Ask, "Bash", &[]);
         check(Verb::Allow, "mcp__mail", &[]);
+    }
+
+    #[test]
+    fn a_rule_for_mcp_names_a_server() {
+        for text in ["mcp__*", "mcp__", "mcp____*", "mcp__*__x", "mcp__a*"] {
+            let read = Rule::parse(Verb::Allow, text, Authority::Config, None);
+            assert!(read.is_err(), "{text}");
+        }
     }
 }

@@ -12,8 +12,14 @@ fn a_models_call_meets_the_interlock_and_is_told_the_reading() {
         calls(wire, &[("c2", "device", open)]),
         text(wire, "不行。"),
     ]);
-    let daemon = daemon(&server, wire, "", "allow = [\"Device(breaker-1:*)\", \"Device(isolator-1:*)\"]");
-    let (_, all) = ask(&daemon, "拉开一号隔离刀闸");
+    let daemon = daemon(&server, wire, "", "");
+    let mut run = Run::of(&daemon, json!({ "text": "拉开一号隔离刀闸" }));
+    for device in ["breaker-1", "isolator-1"] {
+        let question = run.until("question");
+        assert!(question["about"].as_str().unwrap().contains(device), "{question}");
+        daemon.ask("ask.allow", json!({ "question": question["question"] })).unwrap();
+    }
+    let (_, all) = run.end();
     let codes: Vec<(String, String)> = results(&all);
     assert_eq!(codes[0], ("done".to_owned(), "-".to_owned()), "{all:?}");
     assert_eq!(codes[1].0, "failed", "{all:?}");

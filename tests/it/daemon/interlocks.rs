@@ -79,16 +79,25 @@ fn a_reading_that_cannot_be_had_refuses_and_a_protective_action_is_not_held_up()
     assert!(message.contains("it must be at least 10"), "{said}");
 }
 
+/// Does something that a person is asked about, and says yes.
+fn with_leave<T: Send>(daemon: &Daemon, act: impl FnOnce() -> T + Send) -> T {
+    std::thread::scope(|scope| {
+        let acting = scope.spawn(act);
+        let question = daemon.eventually("a question", || daemon.list("ask.list").first().cloned());
+        daemon.ask("ask.allow", json!({ "question": question["question"] })).unwrap();
+        acting.join().unwrap()
+    })
+}
+
 /// Voice is above, a language model in `agent::interlocks`.
 #[test]
 fn an_agent_over_mcp_and_the_command_line_meet_the_same_interlock() {
-    let daemon = Daemon::with("version = 1\n[policy]\nallow = [\"Device\"]\n");
-    assert_eq!(daemon.say("合上一号断路器")["result"], "done");
-    let called = super::proxy::once(&daemon, "device", json!({ "device": "isolator-1", "action": "open" }));
-    assert_eq!(called["isError"], true, "{called}");
-    let told = called.to_string();
+    let daemon = Daemon::start();
+    assert_eq!(allowed(&daemon, daemon.say("合上一号断路器"))["result"], "done");
+    let open = || super::proxy::once(&daemon, "device", json!({ "device": "isolator-1", "action": "open" }));
+    let told = with_leave(&daemon, open).to_string();
     assert!(told.contains("isolator-not-under-load") && told.contains("nothing was sent"), "{told}");
-    let typed = daemon.cli(&["device", "write", "isolator-1", "close", "true"]);
+    let typed = with_leave(&daemon, || daemon.cli(&["device", "write", "isolator-1", "close", "true", "--wait"]));
     let told = String::from_utf8_lossy(&typed.stdout).into_owned() + &String::from_utf8_lossy(&typed.stderr);
     assert!(typed.status.code() == Some(1) && told.contains("isolator-not-under-load"), "{told}");
     assert_eq!(Register::of(&daemon, "isolator-1", "close").read(), 0, "nothing was written");
