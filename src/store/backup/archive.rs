@@ -18,6 +18,8 @@ const MANIFEST_LEN_MAX: u64 = 64 << 20;
 /// A signature is two lines of hexadecimal digits.
 const SIGNATURE_LEN_MAX: u64 = 1024;
 const NAME_LEN_MAX: usize = 1024;
+/// What may follow the last file: blocks of zeros.
+const REST_LEN_MAX: u64 = 64 * 1024;
 
 /// What a backup holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -143,7 +145,13 @@ pub(super) fn each(
         }
         with(&name, &mut entry).map_err(|error| bad(error.to_string()))?;
     }
-    Ok(())
+    // What stands between the files is in no hash; the checksum of the compression, at the very end, covers it.
+    let mut rest = tar.into_inner().take(REST_LEN_MAX + 1);
+    match io::copy(&mut rest, &mut io::sink()) {
+        Ok(len) if len <= REST_LEN_MAX => Ok(()),
+        Ok(_) => Err(bad("something follows its end".to_owned())),
+        Err(error) => Err(bad(error.to_string())),
+    }
 }
 
 /// The path below the state directory, when it is one that cannot lead out of it.

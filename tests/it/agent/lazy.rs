@@ -134,7 +134,9 @@ fn of_sixty_tools_the_model_is_told_names_and_a_schema_when_it_asks() {
         // A name that is only a name is called by the same path: its schema is looked at, and the gate.
         let ended = |result: &str, code: &str| (result.to_owned(), code.to_owned());
         assert_eq!(results[1..3], [ended("done", "-"), ended("not_started", "bad_input")], "{wire:?} {results:?}");
-        assert!(requests[2].body.to_string().contains("tool7\\\" at 3"), "{wire:?}: {}", requests[2].body);
+        // However often it is escaped on its way.
+        let third = requests[2].body.to_string().replace('\\', "");
+        assert!(third.contains("\"tool7\" at 3"), "{wire:?}: {third}");
         assert!(requests[3].body.to_string().contains("there is no tool"), "{wire:?}");
     }
 }

@@ -139,7 +139,7 @@ fn a_question_that_was_open_was_not_started_and_a_no_is_a_denial() {
     let run_id = run.until("begin")["run"].clone();
     let question = run.until("question");
     daemon.ask("ask.deny", json!({ "question": question["question"] })).unwrap();
-    daemon.eventually("the start of the other", || rows(&daemon, &run_id, "started").pop());
+    daemon.eventually("the start of the other", || rows(&daemon, &run_id, "intent").pop());
     let home = daemon.kill();
     let daemon = home.start(Some(&config));
     check(&told(&daemon, &server, &run_id), &[("c1", "[outcome_unknown]"), ("c2", "[denied]")]);
