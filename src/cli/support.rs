@@ -18,6 +18,7 @@ use super::client::Client;
 use super::error::{CliError, Exit};
 use super::out::Out;
 use super::{doctor, keep, places};
+use crate::config;
 use crate::record::{rfc3339, scrub};
 use crate::store::{read, verify};
 use crate::sys::clock;
@@ -108,7 +109,7 @@ fn fill(bundle: &mut Bundle, args: &BundleArgs, state: &Path, socket: Option<&Pa
     ] {
         bundle.part(name, asked(socket, verb, what))?;
     }
-    bundle.part("config.json", config(args.config.as_deref()))?;
+    bundle.part("config.json", settings(args.config.as_deref()))?;
     let stats = read::stats(state).map(|stats| stats.to_json().to_string()).map_err(|error| error.to_string());
     bundle.part("evidence-stats.json", stats)?;
     let verified =
@@ -131,7 +132,7 @@ fn asked(socket: Option<&Path>, verb: &str, args: Value) -> Result<String, Strin
     Ok(lines)
 }
 
-fn config(named: Option<&Path>) -> Result<String, String> {
+fn settings(named: Option<&Path>) -> Result<String, String> {
     let path = places::config(named).ok_or("there is no configuration: the embedded default is in force")?;
     let shown = |error: io::Error| format!("{}: {error}", path.display());
     if fs::metadata(&path).map_err(shown)?.len() > CONFIG_LEN_MAX {
@@ -139,7 +140,7 @@ fn config(named: Option<&Path>) -> Result<String, String> {
     }
     let text = fs::read_to_string(&path).map_err(shown)?;
     // As a value, never as text: a scrubbed text could still have the secret on the next line.
-    let parsed: Value = toml::from_str(&text).map_err(|error| format!("{}: {}", path.display(), error.message()))?;
+    let parsed: Value = config::as_value(&text).map_err(|why| format!("{}: {why}", path.display()))?;
     Ok(format!("{:#}\n", scrub::scrubbed(&parsed)))
 }
 

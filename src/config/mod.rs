@@ -171,6 +171,14 @@ pub fn load(file: Option<&Path>) -> Result<Config, ConfigError> {
     }
 }
 
+/// A configuration as a plain value, for whoever shows it and does not act on it: nothing is checked but its form.
+///
+/// # Errors
+/// Why it is no TOML, without the text of the line: what stands there may be a secret.
+pub fn as_value(text: &str) -> Result<serde_json::Value, String> {
+    toml::from_str(text).map_err(|error: toml::de::Error| error.message().to_owned())
+}
+
 /// Reads a text file of bounded length.
 ///
 /// # Errors

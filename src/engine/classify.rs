@@ -46,7 +46,7 @@ pub enum Classify {
     Model {
         /// Its settings; none while there is no model.
         settings: watch::Receiver<Option<Arc<Settings>>>,
-        /// Places for [`ASKED_MAX`] questions.
+        /// Places for the questions that may wait at once.
         places: Semaphore,
     },
 }
