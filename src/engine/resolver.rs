@@ -99,7 +99,7 @@ async fn look(mediator: Mediator, devices: Arc<Devices>, sought: Sought) {
             Some(query) => asked(&mediator, run, query, &sought.unknown).await,
             None => read_back(&mediator, run, &devices, &sought.unknown).await,
         },
-        WayOut::Resend { retention } => again(&mediator, run, retention, &sought.unknown).await,
+        WayOut::Resend { retention } => resent(&mediator, run, retention, &sought.unknown).await,
         WayOut::AskAgain | WayOut::Hold => Shown::Never,
     };
     mediator.close_run(run).await;
@@ -203,10 +203,24 @@ async fn read_all(mediator: &Mediator, run: RunId, looks: &[Look]) -> Shown {
     if there { Shown::Done(note) } else { Shown::NotThere(note) }
 }
 
+/// Sends it again under the same key until an answer comes back: however often it arrives, it is done once.
+async fn resent(mediator: &Mediator, run: RunId, retention: Duration, unknown: &Unknown) -> Shown {
+    let begun = Instant::now();
+    let mut rest = SETTLE;
+    for _ in 0..LOOKS_MAX {
+        match again(mediator, run, retention, unknown, begun.elapsed()).await {
+            Shown::Nothing => sleep_until(Instant::now() + rest).await,
+            said @ (Shown::Done(_) | Shown::NotThere(_) | Shown::Never) => return said,
+        }
+        rest *= 2;
+    }
+    Shown::Nothing
+}
+
 /// Sends it again under the same key, while the other side keeps the original result.
-async fn again(mediator: &Mediator, run: RunId, retention: Duration, unknown: &Unknown) -> Shown {
+async fn again(mediator: &Mediator, run: RunId, retention: Duration, unknown: &Unknown, looked_for: Duration) -> Shown {
     let age = match unknown.since {
-        None => AGE_OF_THIS_LIFE,
+        None => AGE_OF_THIS_LIFE + looked_for,
         Some(since) => Duration::from_millis(u64::try_from(clock::wall().0 - since.0).unwrap_or(u64::MAX)),
     };
     // A person may be asked about the attempt before it is made.

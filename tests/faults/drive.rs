@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::Tool;
 use super::servers::Fault;
-use super::stand::{Stand, rest};
+use super::stand::{Agent, Stand, rest};
 
 /// How long a run waits for an unknown outcome to be found out: longer than a killed server stays away.
 const FIND_OUT_PATIENCE: Duration = Duration::from_secs(90);
@@ -172,10 +172,9 @@ impl Run<'_> {
     }
 
     /// Makes one attempt, once: what is not known stays so.
-    fn once(&self, workflow: &str, name: &str, op: &str, undo: bool, branch: &str) -> Came {
-        let (tool, input) = self.call(op, undo);
-        let wanted =
-            json!({"verb": "do", "workflow": workflow, "tool": tool, "input": input, "op": name, "branch": branch});
+    fn once(&self, workflow: &str, op: &str) -> Came {
+        let (tool, input) = self.call(op, false);
+        let wanted = json!({"verb": "do", "workflow": workflow, "tool": tool, "input": input, "op": op});
         let answer = self.workflow(&wanted);
         self.look();
         match answer {
@@ -191,7 +190,7 @@ impl Run<'_> {
                 }
             }
             // It may have been sent, or not even have arrived: the workflow knows as much as anybody.
-            None => match self.state(workflow, name) {
+            None => match self.state(workflow, op) {
                 Some("done" | "held") => Came::Done,
                 None | Some("failed") => Came::Failed,
                 Some(_) => Came::Unknown,
@@ -206,15 +205,25 @@ impl Run<'_> {
         ["done", "held", "failed", "unknown"].into_iter().find(|word| last["state"] == *word)
     }
 
+    /// One call of a plain agent.
+    fn plain(&self, agent: &mut Option<Agent>, op: &str, undo: bool) -> Came {
+        let (tool, input) = self.call(op, undo);
+        let ended = self.stand.call(agent, &tool, &input);
+        self.look();
+        match ended.as_deref() {
+            Some("done") => Came::Done,
+            Some("failed" | "not_started") => Came::Failed,
+            Some(_) | None => Came::Unknown,
+        }
+    }
+
     /// A client without a guarantee: it retries, goes on, or gives up as if it knew.
     fn guess(&mut self) -> &'static str {
-        let workflow = self.begin(&[], &[]);
-        let (mut give_up, mut number) = (false, 0);
+        let mut agent = None;
+        let mut give_up = false;
         for op in OPS {
             for attempt in 0..2 {
-                number += 1;
-                // A name of its own each time, so that nothing holds the client back.
-                let came = self.once(&workflow, &format!("{op} {number}"), op, false, "main");
+                let came = self.plain(&mut agent, op, false);
                 self.tell(if came == Came::Unknown { "seen-unknown" } else { "seen-done" }, op);
                 if came == Came::Done && self.tool == Tool::HttpPlain && self.rng.u32(0..4) == 0 {
                     // Whoever can see it acts on it.
@@ -247,9 +256,8 @@ impl Run<'_> {
             self.tell("mark", "dropped");
         }
         for op in undone {
-            number += 1;
             self.tell("comp", op);
-            self.once(&workflow, &format!("undo {op} {number}"), op, true, "main");
+            self.plain(&mut agent, op, true);
         }
         if give_up { "gave up" } else { "went on" }
     }
@@ -334,7 +342,7 @@ impl Run<'_> {
     /// Tries an operation until it is done, or nobody can say.
     fn until_known(&self, workflow: &str, op: &str) -> Came {
         for _ in 0..TRIES {
-            let came = self.once(workflow, op, op, false, "main");
+            let came = self.once(workflow, op);
             let came = if came == Came::Unknown { self.found(workflow, op) } else { came };
             if came != Came::Failed {
                 return came;
@@ -363,7 +371,9 @@ impl Run<'_> {
         self.tell("mark", verb);
         let can = matches!(self.tool, Tool::Modbus | Tool::HttpKeyed | Tool::HttpAsked | Tool::Mcp);
         let until = Instant::now() + FIND_OUT_PATIENCE;
+        let mut tries = 0;
         loop {
+            tries += 1;
             let said = self.workflow(&json!({"verb": verb, "workflow": workflow}));
             self.look();
             let shown = self.show(workflow);
@@ -377,7 +387,7 @@ impl Run<'_> {
             match (stage.as_str(), said) {
                 // Refused: something is missing, so it is given up.
                 ("open", Some(_)) if verb == "commit" && !unknown => verb = "abort",
-                ("unsettled", Some(_)) if !unknown || !can => return "unsettled",
+                ("unsettled", Some(_)) if !can || (!unknown && tries > TRIES) => return "unsettled",
                 _ if Instant::now() > until => return "unsettled",
                 _ if unknown && !can && stage == "open" => verb = "abort",
                 _ => rest(100),

@@ -61,7 +61,7 @@ impl Tool {
 
 /// None, and each profile.
 pub(crate) fn profile(seed: u64) -> Option<Profile> {
-    let at = usize::try_from(seed / 100 % 5).unwrap();
+    let at = usize::try_from((seed + seed / 100) % 5).unwrap();
     at.checked_sub(1).map(|at| Profile::ALL[at])
 }
 

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
@@ -80,18 +80,8 @@ impl Stand {
 
     /// One request; nothing when the daemon went away before its answer. It is up again then.
     pub(crate) fn ask(&self, verb: &str, args: &Value) -> Option<Value> {
-        let burnt = self.fuse.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
-        if burnt == Ok(1) {
-            std::thread::scope(|scope| {
-                scope.spawn(|| {
-                    // Somewhere in a call of some milliseconds.
-                    rest(
-                        u64::from(std::process::id()).wrapping_add(Instant::now().elapsed().subsec_nanos().into()) % 4,
-                    );
-                    self.kill();
-                });
-                let _lost = self.asked(verb, args);
-            });
+        if self.burn() {
+            let _lost = self.killed_in(|| self.asked(verb, args));
             self.up();
             return None;
         }
@@ -120,6 +110,95 @@ impl Stand {
             // The daemon is stopping, or not yet there.
             None => Some(json!({"error": answer["error"]})),
         }
+    }
+}
+
+/// A plain agent: `interlock mcp`, with no workflow and no guarantee. Gone with the daemon.
+pub(crate) struct Agent {
+    child: Child,
+    stdin: ChildStdin,
+    stdout: BufReader<ChildStdout>,
+}
+
+impl Agent {
+    fn request(&mut self, method: &str, params: &Value) -> Option<Value> {
+        writeln!(self.stdin, "{}", json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params})).ok()?;
+        loop {
+            let mut line = String::new();
+            if self.stdout.read_line(&mut line).ok()? == 0 {
+                return None;
+            }
+            let message: Value = serde_json::from_str(&line).ok()?;
+            if message["id"] == 1 && message.get("method").is_none() {
+                return Some(message["result"].clone());
+            }
+        }
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Stand {
+    /// One call of a plain agent, and how it ended: `done`, `failed`, `unknown`, `not_started`; nothing when the daemon
+    /// was killed in it.
+    pub(crate) fn call(&self, agent: &mut Option<Agent>, tool: &str, input: &Value) -> Option<String> {
+        if agent.is_none() {
+            *agent = self.agent();
+        }
+        let burnt = self.burn();
+        let asked = agent.as_mut()?;
+        let params = json!({"name": tool, "arguments": input});
+        let answer = if burnt {
+            self.killed_in(|| asked.request("tools/call", &params))
+        } else {
+            asked.request("tools/call", &params)
+        };
+        let ending = answer.as_ref().and_then(|answer| answer["_meta"]["interlock/outcome"]["ending"].as_str());
+        if ending.is_none() {
+            *agent = None;
+            self.up();
+        }
+        ending.map(str::to_owned)
+    }
+
+    fn agent(&self) -> Option<Agent> {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_interlock"))
+            .arg("--socket")
+            .arg(self.path("s"))
+            .arg("mcp")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let (stdin, stdout) = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));
+        let mut agent = Agent { child, stdin, stdout };
+        let info = json!({"name": "faults", "version": "1"});
+        agent
+            .request("initialize", &json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": info}))?;
+        writeln!(agent.stdin, "{}", json!({"jsonrpc": "2.0", "method": "notifications/initialized"})).ok()?;
+        Some(agent)
+    }
+
+    /// The fuse is shorter by one call; true when it is burnt.
+    fn burn(&self) -> bool {
+        self.fuse.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)) == Ok(1)
+    }
+
+    /// Does something, and kills the daemon somewhere in it: it takes some milliseconds.
+    fn killed_in<T>(&self, act: impl FnOnce() -> T) -> T {
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                rest(u64::from(std::process::id()).wrapping_add(Instant::now().elapsed().subsec_nanos().into()) % 4);
+                self.kill();
+            });
+            act()
+        })
     }
 }
 

@@ -134,7 +134,9 @@ impl Workflow {
                 Effect::Stageable { .. } => attempt.contract.with.discard.is_some() && !self.is_out(*at),
                 Effect::None | Effect::Irreversible => false,
             };
-            able && self.is_residue(*at) && !self.attempts.iter().any(|undo| undo.undoes == Some(*at))
+            // One that failed with authority changed nothing: it may be tried again (effects, section 7).
+            let tried = |undo: &Attempt| undo.undoes == Some(*at) && undo.state != State::Failed;
+            able && self.is_residue(*at) && !self.attempts.iter().any(tried)
         })
     }
 

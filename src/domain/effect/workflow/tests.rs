@@ -155,6 +155,10 @@ fn what_cannot_be_taken_back_is_left_and_said() {
     let undo = workflow.undo(0, "act".to_owned(), Arc::default(), Arc::new(contract(OutcomeBy::Query, true)));
     workflow.seen(undo, State::Failed, None);
     assert_eq!((workflow.settle(), workflow.left()), (Stage::Unsettled, vec!["a".to_owned()]));
+    // It changed nothing, so that it may be tried again; one that nobody knows the end of may not.
+    assert_eq!(workflow.to_undo(), Some(0));
+    workflow.seen(undo, State::Unknown, None);
+    assert_eq!(workflow.to_undo(), None);
 }
 
 #[test]
