@@ -86,7 +86,8 @@ pub(crate) fn test(places: &Places, only: &[String]) -> Result<ExitCode, String>
         let status = command.status().map_err(|e| format!("cargo: {e}"))?;
         ended.push(Ended { name: step.name.clone(), passed: status.success(), took: before.elapsed() });
     }
-    if only.is_empty() || only.iter().any(|name| name == CONFORMANCE) {
+    // By name only, until it has run whole on a fresh machine: it needs npm and minutes.
+    if only.iter().any(|name| name == CONFORMANCE) {
         println!("\n=== {CONFORMANCE}");
         let before = Instant::now();
         let passed = match conformance::parts(places, &[]) {
