@@ -112,11 +112,18 @@ fn a_backup_that_is_not_whole_changes_nothing() {
     };
     check("empty", b"");
     check("no archive", b"hello");
-    // A flipped bit every so often, and cuts: the compression, the archive, each file and the signature notice.
+    // A flipped bit every so often, and cuts: the compression, the archive, each file and the signature notice. A few
+    // bits of a compressed file (lengths of codes that nothing uses) mean nothing; then it is the same backup.
+    let plain = |bytes: &[u8]| {
+        let mut plain = Vec::new();
+        flate2::read::MultiGzDecoder::new(bytes).read_to_end(&mut plain).ok().map(|_| plain)
+    };
     for n in 1..16 {
         let mut flipped = bytes.clone();
         flipped[n * bytes.len() / 16] ^= 0x10;
-        check("flipped", &flipped);
+        if plain(&flipped) != plain(&bytes) {
+            check("flipped", &flipped);
+        }
         check("cut", &bytes[..n * bytes.len() / 16]);
     }
     // Somebody who knows the form and not the key: one file changed, one more, one that leads out, a link.
