@@ -43,13 +43,5 @@ pub(super) fn device(verb: &DeviceVerb, client: Client, out: &Out) -> Result<(),
 
 fn call(verb: &str, request: Value, as_json: bool, client: Client, out: &Out) -> Result<(), CliError> {
     let answer = client.ask(verb, request)?;
-    if as_json {
-        out.json(&answer)?;
-    } else {
-        out.line(&shown(&answer, "message"))?;
-        if answer.get("output").is_some_and(|output| !output.is_null()) {
-            out.line(&format!("  {}", shown(&answer, "output")))?;
-        }
-    }
-    say::exit(&answer)
+    say::told(&answer, as_json, out)
 }

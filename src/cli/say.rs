@@ -18,6 +18,19 @@ pub(super) fn say(args: &SayArgs, client: Client, out: &Out) -> Result<(), CliEr
     exit(&answer)
 }
 
+/// The answer to a call, as a person or a script reads it, and how the program ends.
+pub(super) fn told(answer: &Value, as_json: bool, out: &Out) -> Result<(), CliError> {
+    if as_json {
+        out.json(answer)?;
+    } else {
+        out.line(&shown(answer, "message"))?;
+        if answer.get("output").is_some_and(|output| !output.is_null()) {
+            out.line(&format!("  {}", shown(answer, "output")))?;
+        }
+    }
+    exit(answer)
+}
+
 /// 0 done, asked or answered; 77 denied; 1 everything else.
 pub(super) fn exit(answer: &Value) -> Result<(), CliError> {
     let word = |key: &str| answer.get(key).and_then(Value::as_str);

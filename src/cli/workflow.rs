@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::args::WorkflowVerb;
 use super::client::Client;
 use super::error::{CliError, Exit};
-use super::out::{Out, shown};
+use super::out::Out;
 use super::say;
 
 pub(super) fn workflow(verb: &WorkflowVerb, client: Client, out: &Out) -> Result<(), CliError> {
@@ -39,13 +39,5 @@ pub(super) fn workflow(verb: &WorkflowVerb, client: Client, out: &Out) -> Result
         WorkflowVerb::Show { workflow: None, json } => (json!({ "verb": "list" }), *json),
     };
     let answer = client.ask("workflow", json!({ "input": input, "lang": out.lang_word() }))?;
-    if as_json {
-        out.json(&answer)?;
-    } else {
-        out.line(&shown(&answer, "message"))?;
-        if answer.get("output").is_some_and(|output| !output.is_null()) {
-            out.line(&format!("  {}", shown(&answer, "output")))?;
-        }
-    }
-    say::exit(&answer)
+    say::told(&answer, as_json, out)
 }

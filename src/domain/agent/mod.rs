@@ -194,6 +194,25 @@ pub enum Input {
     Cancel,
 }
 
+impl Input {
+    /// The answer, where it is one.
+    #[must_use]
+    pub fn answer(self) -> Option<(Vec<Block>, Said)> {
+        match self {
+            Input::Answer(blocks, said) => Some((blocks, said)),
+            Input::Ready(_)
+            | Input::Stuck(..)
+            | Input::Trouble(_)
+            | Input::Waited
+            | Input::Written
+            | Input::NotWritten
+            | Input::Results(_)
+            | Input::TooOften { .. }
+            | Input::Cancel => None,
+        }
+    }
+}
+
 /// What is to be done next. There is one at a time, and one [`Input`] answers it.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Action {

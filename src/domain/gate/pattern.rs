@@ -243,19 +243,24 @@ impl PathPattern {
         })
     }
 
-    /// A path that this rule is about may lie below this directory (canonical); nobody here knows whether it does.
-    /// `anywhere` also counts a bare name, which any directory may hold.
-    pub(crate) fn may_lie_below(&self, dir: &str, anchors: &Anchors<'_>, anywhere: bool) -> bool {
-        if self.anchor == Anchor::Anywhere {
-            return anywhere;
-        }
+    /// What it says before anything varies, resolved.
+    fn base(&self, anchors: &Anchors<'_>) -> Option<String> {
         let start = match &self.anchor {
             Anchor::Root | Anchor::Anywhere => "/",
             Anchor::Home => "~",
             Anchor::File(dir) => &dir.exact,
             Anchor::Cwd => &anchors.facts.cwd,
         };
-        let Some(base) = anchors.facts.resolve(&format!("{start}/{}", self.literal.exact)) else { return false };
+        anchors.facts.resolve(&format!("{start}/{}", self.literal.exact))
+    }
+
+    /// A path that this rule is about may lie below this directory (canonical); nobody here knows whether it does.
+    /// `anywhere` also counts a bare name, which any directory may hold.
+    pub(crate) fn may_lie_below(&self, dir: &str, anchors: &Anchors<'_>, anywhere: bool) -> bool {
+        if self.anchor == Anchor::Anywhere {
+            return anywhere;
+        }
+        let Some(base) = self.base(anchors) else { return false };
         let (base, dir) = (base.to_lowercase(), dir.to_lowercase());
         let varies = match self.varies {
             Varies::Glob { .. } => true,
@@ -280,13 +285,7 @@ impl PathPattern {
         if let (Anchor::Anywhere, Varies::Name(name)) = (&self.anchor, &self.varies) {
             return parts.iter().any(|part| wild(part) && fits(part, &name.folded));
         }
-        let start = match &self.anchor {
-            Anchor::Root | Anchor::Anywhere => "/",
-            Anchor::Home => "~",
-            Anchor::File(dir) => &dir.exact,
-            Anchor::Cwd => &anchors.facts.cwd,
-        };
-        let Some(base) = anchors.facts.resolve(&format!("{start}/{}", self.literal.exact)) else { return false };
+        let Some(base) = self.base(anchors) else { return false };
         let base = base.to_lowercase();
         let names: Vec<&str> = base.split('/').filter(|name| !name.is_empty()).collect();
         let met = parts.len() >= names.len() && !self.literal.exact.is_empty();

@@ -259,21 +259,11 @@ impl Runner {
             outcome = asked => outcome,
             () = self.tell.closed() => return None,
         };
-        match outcome.input {
-            Input::Answer(blocks, _) => Some(text_of(Some(&Message { role: Role::Assistant, blocks }))),
-            Input::Trouble(trouble) => {
-                tracing::warn!(reason = trouble.message(), "no model wrote a summary; a plain one takes its place");
-                None
-            }
-            Input::Ready(_)
-            | Input::Stuck(..)
-            | Input::Waited
-            | Input::Written
-            | Input::NotWritten
-            | Input::Results(_)
-            | Input::TooOften { .. }
-            | Input::Cancel => None,
+        if let Input::Trouble(trouble) = &outcome.input {
+            tracing::warn!(reason = trouble.message(), "no model wrote a summary; a plain one takes its place");
         }
+        let (blocks, _) = outcome.input.answer()?;
+        Some(text_of(Some(&Message { role: Role::Assistant, blocks })))
     }
 
     async fn ask(

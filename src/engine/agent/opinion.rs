@@ -3,7 +3,7 @@
 //! What cannot be shown whole is not judged, and an answer that is not one of the words is none: a long explanation may
 //! be the call's own text, said back.
 
-use interlock_domain::agent::{Input, Said};
+use interlock_domain::agent::{Said};
 use interlock_domain::block::{Block, Ids, Message, Role};
 use interlock_domain::request::shown::shown;
 use serde_json::{Value, json};
@@ -30,18 +30,9 @@ pub async fn of(settings: &Settings, tool: &str, input: &Value) -> Option<String
     // As a person would be shown it: no control and bidi characters.
     let call = json!({ "tool": tool, "input": shown(input) }).to_string();
     let outcome = model::ask(settings, SYSTEM, &[], &[Message::user(call)], Ids::new(), None).await;
-    match outcome.input {
-        Input::Answer(blocks, Said::All) => word(blocks),
-        Input::Answer(_, Said::Cut | Said::Pause | Said::Refusal)
-        | Input::Trouble(_)
-        | Input::Ready(_)
-        | Input::Stuck(..)
-        | Input::Waited
-        | Input::Written
-        | Input::NotWritten
-        | Input::Results(_)
-        | Input::TooOften { .. }
-        | Input::Cancel => None,
+    match outcome.input.answer()? {
+        (blocks, Said::All) => word(blocks),
+        (_, Said::Cut | Said::Pause | Said::Refusal) => None,
     }
 }
 

@@ -158,19 +158,13 @@ pub(super) fn of(resolution: &Resolution, missing: &[String], understanding: &Un
             format!("{what}：请说明{}，未执行", wanted_zh.join("、")),
         );
     }
+    let nearest = resolution.candidates.iter().filter_map(|candidate| understanding.definition(&candidate.command));
+    let names: Vec<&str> = nearest.map(|definition| definition.text.as_str()).collect();
     match &resolution.outcome {
-        Outcome::Ambiguous => {
-            let names: Vec<&str> = resolution
-                .candidates
-                .iter()
-                .filter_map(|candidate| understanding.definition(&candidate.command))
-                .map(|definition| definition.text.as_str())
-                .collect();
-            made(
-                format!("which of these: {}? Nothing was done", names.join(", ")),
-                format!("您是指：{}？未执行", names.join("、")),
-            )
-        }
+        Outcome::Ambiguous => made(
+            format!("which of these: {}? Nothing was done", names.join(", ")),
+            format!("您是指：{}？未执行", names.join("、")),
+        ),
         Outcome::Rejected(Refused::Hazard(kind)) => made(
             format!("not carried out: the sentence is a {}", hazard_en(*kind)),
             format!("未执行：{}", hazard_zh(*kind)),
@@ -181,12 +175,6 @@ pub(super) fn of(resolution: &Resolution, missing: &[String], understanding: &Un
         | Outcome::Sequence(_)
         | Outcome::Knowledge
         | Outcome::Rejected(Refused::NoCommand) => {
-            let names: Vec<&str> = resolution
-                .candidates
-                .iter()
-                .filter_map(|candidate| understanding.definition(&candidate.command))
-                .map(|definition| definition.text.as_str())
-                .collect();
             if names.is_empty() {
                 return text("no command was understood; nothing was done", "没有听懂，未执行");
             }
