@@ -3,7 +3,7 @@
 //! What cannot be shown whole is not judged, and an answer that is not one of the words is none: a long explanation may
 //! be the call's own text, said back.
 
-use interlock_domain::agent::{Said};
+use interlock_domain::agent::Said;
 use interlock_domain::block::{Block, Ids, Message, Role};
 use interlock_domain::request::shown::shown;
 use serde_json::{Value, json};
