@@ -12,7 +12,6 @@ pub mod event;
 pub mod learned;
 pub mod ledger;
 pub mod retold;
-pub mod scrub;
 pub mod settled;
 pub mod trace;
 pub mod workflow;

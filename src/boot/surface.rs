@@ -21,6 +21,7 @@ use crate::engine::classify::Classify;
 use crate::engine::handle::Grounds;
 use crate::engine::mediator::{Settings, own_paths};
 use crate::engine::{agent, own};
+use crate::store::backup;
 use crate::tool::device::{DeviceTool, EVERY};
 use crate::tool::{About, Tools, device, files, http, shell};
 
@@ -198,7 +199,8 @@ pub(super) fn settings(config: &Config, places: &Places) -> Settings {
         ask_patience: config.ask_patience,
         confirm_protective: config.confirm_protective,
         own_paths: own_paths(own(config, places)),
-        own_secrets: own_paths([places.state.join("keys")]),
+        // Old keys lie in what was moved aside.
+        own_secrets: own_paths(["keys", backup::ASIDE, backup::NEW].map(|name| places.state.join(name))),
         breaker: config.breaker,
         classifier_fails_open: config.classifier_fails_open,
     }
@@ -219,6 +221,9 @@ fn own(config: &Config, places: &Places) -> Vec<PathBuf> {
         "knowledge.db",
         "knowledge.db-wal",
         "knowledge.db-shm",
+        backup::ASIDE,
+        backup::NEW,
+        backup::NOTE,
     ];
     let mut paths: Vec<PathBuf> = of_state.iter().map(|name| places.state.join(name)).collect();
     paths.extend(config.file.clone());
@@ -258,5 +263,17 @@ mod tests {
             }
         }
         assert!(held > 20, "{held} held, {pressed} pressed");
+    }
+
+    /// A reset and a restore move the keys, and the tokens of other services, into a folder of the state.
+    #[test]
+    fn what_was_moved_aside_stays_secret() {
+        let state = tempfile::tempdir().unwrap();
+        let places = Places { config: None, state: state.path().to_owned(), socket: state.path().join("s") };
+        let settings = settings(&crate::config::load(None).unwrap(), &places);
+        for folder in ["keys", "aside", "restore-new"] {
+            let path = state.path().join(folder).display().to_string();
+            assert!(settings.own_secrets.contains(&path) && settings.own_paths.contains(&path), "{folder}");
+        }
     }
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
-use super::args::{BackupArgs, ResetArgs, RestoreArgs};
+use super::args::{BackupArgs, Lang, ResetArgs, RestoreArgs};
 use super::error::{CliError, Exit};
 use super::out::Out;
 use super::places;
@@ -19,18 +19,19 @@ pub(super) fn backup(args: &BackupArgs, out: &Out) -> Result<(), CliError> {
     let made = backup::make(&state, &args.file, env!("CARGO_PKG_VERSION"), clock::wall()).map_err(failed)?;
     if args.json {
         return out.json(&json!({
-            "file": args.file, "files": made.files, "bytes": made.bytes, "signer": made.signer,
+            "file": args.file, "files": made.files, "bytes": made.bytes, "left_out": made.left_out,
+            "signer": made.signer,
         }));
     }
     let (file, files, mib) = (args.file.display(), made.files, made.bytes >> 20);
-    out.line(&match out.lang_word() {
-        "zh-CN" => format!("{file}：{files} 个文件，{mib} MiB；含签名私钥，请像钥匙一样保管"),
-        _ => format!("{file}: {files} files, {mib} MiB; it has the secret key of the log: keep it like a key"),
+    out.line(&match out.lang() {
+        Lang::Zh => format!("{file}：{files} 个文件，{mib} MiB；含签名私钥，请像钥匙一样保管"),
+        Lang::En => format!("{file}: {files} files, {mib} MiB; it has the secret key of the log: keep it like a key"),
     })?;
     let signer = made.signer;
-    out.line(&match out.lang_word() {
-        "zh-CN" => format!("签名者：{signer}（换到另一台设备上恢复时需要：--signer）"),
-        _ => format!("signer: {signer} (a restore on another machine asks for it: --signer)"),
+    out.line(&match out.lang() {
+        Lang::Zh => format!("签名者：{signer}（换到另一台设备上恢复时需要：--signer）"),
+        Lang::En => format!("signer: {signer} (a restore on another machine asks for it: --signer)"),
     })
 }
 
@@ -51,9 +52,9 @@ pub(super) fn restore(args: &RestoreArgs, out: &Out) -> Result<(), CliError> {
             out.json(&shown)
         } else {
             let (file, made, files) = (args.file.display(), contents.made, contents.files.len());
-            out.line(&match out.lang_word() {
-                "zh-CN" => format!("{file} 完整：{made}，{files} 个文件"),
-                _ => format!("{file} is whole: made {made}, {files} files"),
+            out.line(&match out.lang() {
+                Lang::Zh => format!("{file} 完整：{made}，{files} 个文件"),
+                Lang::En => format!("{file} is whole: made {made}, {files} files"),
             })
         };
     }
@@ -66,9 +67,9 @@ pub(super) fn restore(args: &RestoreArgs, out: &Out) -> Result<(), CliError> {
         }));
     }
     let (made, files) = (&restored.from.made, restored.from.files.len());
-    out.line(&match out.lang_word() {
-        "zh-CN" => format!("已恢复 {made} 的备份：{files} 个文件，证据 {verdict}"),
-        _ => format!("the backup of {made} is in place: {files} files, evidence {verdict}"),
+    out.line(&match out.lang() {
+        Lang::Zh => format!("已恢复 {made} 的备份：{files} 个文件，证据 {verdict}"),
+        Lang::En => format!("the backup of {made} is in place: {files} files, evidence {verdict}"),
     })?;
     told_aside(restored.aside.as_deref(), out)
 }
@@ -90,9 +91,9 @@ pub(super) fn factory_reset(args: &ResetArgs, out: &Out) -> Result<(), CliError>
 
 fn told_aside(aside: Option<&Path>, out: &Out) -> Result<(), CliError> {
     let Some(aside) = aside.map(Path::display) else { return Ok(()) };
-    out.line(&match out.lang_word() {
-        "zh-CN" => format!("原有内容在 {aside}；确认不再需要后请自行删除"),
-        _ => format!("what was there is in {aside}; delete it yourself when it is no longer needed"),
+    out.line(&match out.lang() {
+        Lang::Zh => format!("原有内容在 {aside}；确认不再需要后请自行删除"),
+        Lang::En => format!("what was there is in {aside}; delete it yourself when it is no longer needed"),
     })
 }
 

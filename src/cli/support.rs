@@ -1,10 +1,12 @@
 //! `interlock support-bundle`: what somebody far away needs to help, without secrets.
 //!
-//! Every text that goes in is scrubbed (`record::scrub`); what cannot be had is said by name in `about.json`, so that a
+//! Every text that goes in is scrubbed (`scrub`); what cannot be had is said by name in `about.json`, so that a
 //! bundle from a broken box still tells which parts are broken. Nothing here needs the daemon, and nothing is sent.
 
+mod scrub;
+
 use std::fs::{self, File, OpenOptions};
-use std::io;
+use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -13,21 +15,22 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use serde_json::{Value, json};
 
-use super::args::BundleArgs;
+use super::args::{BundleArgs, Lang};
 use super::client::Client;
 use super::error::{CliError, Exit};
 use super::out::Out;
 use super::{doctor, keep, places};
 use crate::config;
-use crate::record::{rfc3339, scrub};
+use crate::record::rfc3339;
+use crate::store::backup::append;
 use crate::store::{read, verify};
 use crate::sys::clock;
 
 /// The journal is cut at this many lines and bytes: a week of a quiet box.
 const JOURNAL_LINES: &str = "5000";
-const JOURNAL_LEN_MAX: usize = 4 << 20;
-/// A configuration that is longer was not written by a person.
-const CONFIG_LEN_MAX: u64 = 4 << 20;
+const JOURNAL_LEN_MAX: u64 = 4 << 20;
+/// Members of a row that only tie it to others.
+const TIES: [&str; 6] = ["hash", "boot_id", "run", "call", "task", "time"];
 
 struct Bundle {
     tar: tar::Builder<GzEncoder<File>>,
@@ -36,11 +39,8 @@ struct Bundle {
 
 impl Bundle {
     fn put(&mut self, name: &str, text: &str) -> io::Result<()> {
-        let mut header = tar::Header::new_ustar();
-        header.set_entry_type(tar::EntryType::Regular);
-        header.set_size(text.len() as u64);
-        header.set_mode(0o600);
-        self.tar.append_data(&mut header, format!("interlock-support/{name}"), text.as_bytes())
+        let name = format!("interlock-support/{name}");
+        append(&mut self.tar, &name, text.len() as u64, 0o600, &mut text.as_bytes())
     }
 
     /// A part, or why it is not there.
@@ -91,9 +91,9 @@ pub(super) fn support_bundle(args: &BundleArgs, socket: Option<&Path>, out: &Out
         })?;
     }
     let file = args.file.display();
-    out.line(&match out.lang_word() {
-        "zh-CN" => format!("{file}：口令、密钥等已去除；发出之前请自行再看一遍"),
-        _ => format!("{file}: passwords, keys and the like are removed; look through it before you send it"),
+    out.line(&match out.lang() {
+        Lang::Zh => format!("{file}：口令、密钥等已去除；发出之前请自行再看一遍"),
+        Lang::En => format!("{file}: passwords, keys and the like are removed; look through it before you send it"),
     })
 }
 
@@ -134,11 +134,7 @@ fn asked(socket: Option<&Path>, verb: &str, args: Value) -> Result<String, Strin
 
 fn settings(named: Option<&Path>) -> Result<String, String> {
     let path = places::config(named).ok_or("there is no configuration: the embedded default is in force")?;
-    let shown = |error: io::Error| format!("{}: {error}", path.display());
-    if fs::metadata(&path).map_err(shown)?.len() > CONFIG_LEN_MAX {
-        return Err(format!("{} is longer than {CONFIG_LEN_MAX} bytes", path.display()));
-    }
-    let text = fs::read_to_string(&path).map_err(shown)?;
+    let text = config::read(&path).map_err(|error| error.to_string())?;
     // As a value, never as text: a scrubbed text could still have the secret on the next line.
     let parsed: Value = config::as_value(&text).map_err(|why| format!("{}: {why}", path.display()))?;
     Ok(format!("{:#}\n", scrub::scrubbed(&parsed)))
@@ -148,27 +144,39 @@ fn rows(state: &Path, most: u32) -> Result<String, String> {
     let rows = read::tail(state, most as usize).map_err(|error| error.to_string())?;
     let mut lines = String::new();
     for row in rows {
-        let mut row = row.to_json();
-        if let Some(detail) = row.get_mut("detail") {
-            *detail = scrub::scrubbed(detail);
+        let row = row.to_json();
+        let mut cleaned = scrub::scrubbed(&row);
+        for tie in TIES {
+            if let (Some(place), Some(kept)) = (cleaned.get_mut(tie), row.get(tie)) {
+                *place = kept.clone();
+            }
         }
-        lines.push_str(&row.to_string());
+        lines.push_str(&cleaned.to_string());
         lines.push('\n');
     }
     Ok(lines)
 }
 
 fn journal() -> Result<String, String> {
-    let read = Command::new("journalctl")
+    let shown = |error: io::Error| format!("journalctl: {error}");
+    let mut child = Command::new("journalctl")
         .args(["--unit", "interlock", "--lines", JOURNAL_LINES, "--no-pager", "--output", "short-iso-precise"])
         .stdin(Stdio::null())
+        .stdout(Stdio::piped())
         .stderr(Stdio::null())
-        .output();
-    let output = read.map_err(|error| format!("journalctl: {error}"))?;
-    if !output.status.success() {
-        return Err(format!("journalctl: {}", output.status));
+        .spawn()
+        .map_err(shown)?;
+    let mut bytes = Vec::new();
+    let read = child.stdout.take().map(|out| out.take(JOURNAL_LEN_MAX + 1).read_to_end(&mut bytes));
+    let whole = bytes.len() as u64 <= JOURNAL_LEN_MAX;
+    if !whole {
+        // It would wait for us to read on.
+        child.kill().map_err(shown)?;
     }
-    let text = String::from_utf8_lossy(&output.stdout);
-    let from = text.ceil_char_boundary(text.len().saturating_sub(JOURNAL_LEN_MAX));
-    Ok(scrub::text_of(&text[from..]))
+    let status = child.wait().map_err(shown)?;
+    read.transpose().map_err(shown)?;
+    if whole && !status.success() {
+        return Err(format!("journalctl: {status}"));
+    }
+    Ok(scrub::text_of(&String::from_utf8_lossy(&bytes)))
 }

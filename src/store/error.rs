@@ -139,7 +139,7 @@ impl StoreError {
         match self {
             StoreError::InUse { .. } => Some("stop that daemon first, or give this one its own --state directory"),
             StoreError::HalfRestored { .. } => {
-                Some("run `interlock restore` again; what was there is in its before-restore folder")
+                Some("run `interlock restore` again, with --signer KEY; what was there is in its folder aside")
             }
             StoreError::Io { source, .. } => hint_of_io(source),
             StoreError::Newer { .. } => Some("install the newer version, or move the file away to start anew"),

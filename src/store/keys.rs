@@ -107,7 +107,7 @@ fn read_hex(path: &Path) -> Result<Option<[u8; 32]>, StoreError> {
 }
 
 /// A power cut leaves the old file or the new one, never half of one.
-fn write_whole(dir: &Path, name: &str, mode: u32, text: &str) -> Result<(), StoreError> {
+pub(super) fn write_whole(dir: &Path, name: &str, mode: u32, text: &str) -> Result<(), StoreError> {
     let new = dir.join(format!("{name}.new"));
     let path: PathBuf = dir.join(name);
     let write = || {

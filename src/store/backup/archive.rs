@@ -9,7 +9,7 @@ use flate2::read::MultiGzDecoder;
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
-use super::{BYTES_MAX, BackupError, DEPTH_MAX, FILES_MAX, FORMAT, MANIFEST, SIGNATURE, STATE, key_of, signed};
+use super::{BYTES_MAX, BackupError, DEPTH_MAX, FILES_MAX, FORMAT, Hashed, MANIFEST, SIGNATURE, STATE, key_of, signed};
 use crate::record::hex;
 use crate::store::keys::PublicKey;
 
@@ -136,7 +136,8 @@ pub(super) fn each(
     let bad = |what: String| BackupError::NotABackup { path: file.to_owned(), what };
     let opened = File::open(file).map_err(BackupError::io(file))?;
     let mut tar = tar::Archive::new(MultiGzDecoder::new(opened));
-    let entries = tar.entries().map_err(|error| bad(error.to_string()))?;
+    // Raw: an entry that only carries a longer name would be taken into memory whole, before anything is signed.
+    let entries = tar.entries().map_err(|error| bad(error.to_string()))?.raw(true);
     for entry in entries {
         let mut entry = entry.map_err(|error| bad(error.to_string()))?;
         let name = entry.path().map_err(|error| bad(error.to_string()))?.to_string_lossy().into_owned();
@@ -173,18 +174,11 @@ fn text(from: &mut dyn Read, most: u64) -> io::Result<String> {
 }
 
 fn hashed(from: &mut dyn Read, most: u64) -> io::Result<(u64, String)> {
-    let mut hash = Sha256::new();
-    let mut buffer = vec![0; 64 * 1024];
-    let mut len = 0_u64;
-    loop {
-        let n = from.read(&mut buffer)?;
-        if n == 0 {
-            return Ok((len, hex(&hash.finalize())));
-        }
-        hash.update(&buffer[..n]);
-        len += n as u64;
-        if len > most {
-            return Err(io::Error::other("it has more bytes than a state directory ever has"));
-        }
+    let mut hashed = Hashed::of(from.take(most + 1));
+    io::copy(&mut hashed, &mut io::sink())?;
+    let (len, hash) = hashed.end();
+    if len > most {
+        return Err(io::Error::other("it has more bytes than a state directory ever has"));
     }
+    Ok((len, hash))
 }

@@ -4,17 +4,18 @@
 //! with its length, mode and SHA-256) and `manifest.sig` (the signature of the log's key over the manifest). It is made
 //! beside a daemon that runs: databases are copied through SQLite, and the head is read before the rows that it vouches
 //! for, so that the copy passes its own head. It holds the log's secret key and what a model was told: whoever keeps it
-//! keeps it like a key.
+//! keeps it like a key. The tokens of other services are left out: they are used up by being renewed, and a server that
+//! sees an old one again takes all of them back.
 //!
-//! What comes back is checked whole before one file is written, and what it takes the place of is moved aside, never
-//! deleted. `restore` has the other direction.
+//! The manifest stands last, so that a file that was cut off is no backup. What comes back is checked whole before one
+//! file is written, and what it takes the place of is moved aside, never deleted. `restore` has the other direction.
 
 mod archive;
 mod restore;
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use flate2::Compression;
@@ -32,7 +33,7 @@ use super::segment;
 use crate::record::{hex, rfc3339};
 
 pub use archive::{Contents, Listed, examine};
-pub use restore::{Restored, cut_off, restore, set_aside, take_note};
+pub use restore::{NEW, NOTE, Restored, cut_off, restore, set_aside, take_note};
 
 /// The format of the files; a build refuses what is newer.
 const FORMAT: u64 = 1;
@@ -48,8 +49,12 @@ const SIGNED: &[u8] = b"interlock backup 1\n";
 const STATE: &str = "state";
 const MANIFEST: &str = "manifest.json";
 const SIGNATURE: &str = "manifest.sig";
-/// What was replaced is kept in folders that begin so.
-const ASIDE: &str = "before-";
+/// The folder of the state directory for what a restore or a reset took out of it.
+pub const ASIDE: &str = "aside";
+/// The working directory of the tools inside the state directory: what lies there is somebody's, in whatever form.
+const WORK: &str = "work/";
+/// Tokens of other services.
+const TOKENS: &str = "keys/mcp/";
 
 /// Why there is no backup, or why it does not come back.
 #[derive(Debug, Error)]
@@ -148,6 +153,8 @@ pub struct Made {
     pub files: usize,
     /// Their bytes before compression.
     pub bytes: u64,
+    /// What is no file of ours and was left out: links, sockets, names too long or too deep for the archive.
+    pub left_out: usize,
     /// Who signed it, in hexadecimal digits.
     pub signer: String,
 }
@@ -177,23 +184,20 @@ pub fn make(state: &Path, file: &Path, version: &str, at: Wall) -> Result<Made, 
         return Err(StoreError::NoLog { path: state.to_owned() }.into());
     }
     let key = Key::of_state(state)?;
-    let part = beside(file, ".part");
-    let made = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(&part)
-        .map_err(BackupError::io(&part))
-        .and_then(|out| {
-            write(state, &out, &beside(file, ".part.db"), &key, &about(version, at)).map(|made| (out, made))
-        })
-        .and_then(|(out, made)| {
-            out.sync_all().map_err(BackupError::io(&part))?;
-            // Not `rename`: a file that is there already is somebody's backup.
-            fs::hard_link(&part, file).map_err(BackupError::io(file))?;
-            Ok(made)
-        });
-    let _gone = fs::remove_file(&part);
+    // Straight under its name: sticks with FAT know no links, and what is not whole has no manifest.
+    let new = OpenOptions::new().write(true).create_new(true).mode(0o600).open(file);
+    let out = new.map_err(BackupError::io(file))?;
+    let copy = beside(file, &format!(".{}.db", std::process::id()));
+    let made = write(state, file, &out, &copy, &key, &about(version, at)).and_then(|made| {
+        let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        out.sync_all().map_err(BackupError::io(file))?;
+        File::open(folder).and_then(|folder| folder.sync_all()).map_err(BackupError::io(folder))?;
+        Ok(made)
+    });
+    let _gone = fs::remove_file(&copy);
+    if made.is_err() {
+        let _gone = fs::remove_file(file);
+    }
     made
 }
 
@@ -207,12 +211,13 @@ fn about(version: &str, at: Wall) -> Value {
     json!({ "format": FORMAT, "version": version, "made": rfc3339(at) })
 }
 
-fn write(state: &Path, out: &File, copy: &Path, key: &Key, about: &Value) -> Result<Made, BackupError> {
+fn write(state: &Path, file: &Path, out: &File, copy: &Path, key: &Key, about: &Value) -> Result<Made, BackupError> {
     let mut tar = tar::Builder::new(GzEncoder::new(out, Compression::fast()));
-    let io = |error| BackupError::io(copy)(error);
+    let io = |error| BackupError::io(file)(error);
     let mut listed = Vec::new();
     let mut bytes = 0_u64;
-    for found in files(state)? {
+    let (found, left_out) = files(state)?;
+    for found in found {
         let path = state.join(&found.name);
         let from = match found.turn {
             Turn::Database => snapshot(&path, copy),
@@ -229,13 +234,13 @@ fn write(state: &Path, out: &File, copy: &Path, key: &Key, about: &Value) -> Res
         if bytes > BYTES_MAX || listed.len() >= FILES_MAX {
             return Err(BackupError::TooMuch { path: state.to_owned() });
         }
-        let mut hashed = Hashed { from: from.take(about.len()), hash: Sha256::new(), read: 0 };
+        let mut hashed = Hashed::of(from.take(about.len()));
         append(&mut tar, &format!("{STATE}/{}", found.name), about.len(), mode, &mut hashed).map_err(io)?;
-        if hashed.read != about.len() {
+        let (len, hash) = hashed.end();
+        if len != about.len() {
             return Err(BackupError::Changed { path });
         }
-        let hash = hex(&hashed.hash.finalize());
-        listed.push(json!({ "path": found.name, "len": about.len(), "mode": mode, "sha256": hash }));
+        listed.push(json!({ "path": found.name, "len": len, "mode": mode, "sha256": hash }));
     }
     let files = listed.len();
     let mut manifest = about.clone();
@@ -248,26 +253,36 @@ fn write(state: &Path, out: &File, copy: &Path, key: &Key, about: &Value) -> Res
     }
     let mut out = tar.into_inner().and_then(GzEncoder::finish).map_err(io)?;
     out.flush().map_err(io)?;
-    let _gone = fs::remove_file(copy);
-    Ok(Made { files, bytes, signer })
+    Ok(Made { files, bytes, left_out, signer })
 }
 
 fn signed(manifest: &[u8]) -> Vec<u8> {
     [SIGNED, manifest].concat()
 }
 
-fn append<W: Write>(
+/// Puts a plain file into an archive: `len` bytes of `from`, with these permission bits.
+///
+/// # Errors
+/// When the name is longer than a plain header holds (255 bytes, POSIX.1-1988 ustar), or writing fails.
+pub fn append<W: Write>(
     tar: &mut tar::Builder<W>,
     name: &str,
     len: u64,
     mode: u32,
     from: &mut impl Read,
 ) -> io::Result<()> {
-    let mut header = tar::Header::new_ustar();
-    header.set_entry_type(tar::EntryType::Regular);
+    let mut header = plain(name)?;
     header.set_size(len);
     header.set_mode(mode);
-    tar.append_data(&mut header, name, from)
+    header.set_cksum();
+    tar.append(&header, from)
+}
+
+fn plain(name: &str) -> io::Result<tar::Header> {
+    let mut header = tar::Header::new_ustar();
+    header.set_entry_type(tar::EntryType::Regular);
+    header.set_path(name)?;
+    Ok(header)
 }
 
 /// Reads and hashes on the way.
@@ -275,6 +290,17 @@ struct Hashed<R> {
     from: R,
     hash: Sha256,
     read: u64,
+}
+
+impl<R> Hashed<R> {
+    fn of(from: R) -> Hashed<R> {
+        Hashed { from, hash: Sha256::new(), read: 0 }
+    }
+
+    /// How many bytes there were, and their SHA-256 in hexadecimal digits.
+    fn end(self) -> (u64, String) {
+        (self.read, hex(&self.hash.finalize()))
+    }
 }
 
 impl<R: Read> Read for Hashed<R> {
@@ -306,21 +332,29 @@ fn snapshot(path: &Path, copy: &Path) -> Result<File, BackupError> {
     File::open(copy).map_err(BackupError::io(copy))
 }
 
-/// What a backup has, in the order in which it is read.
-fn files(state: &Path) -> Result<Vec<Found>, BackupError> {
+/// What a backup has, in the order in which it is read, and how much is left out.
+fn files(state: &Path) -> Result<(Vec<Found>, usize), BackupError> {
     let mut found = Vec::new();
+    let mut left_out = 0;
     let mut folders = vec![(state.to_owned(), String::new(), 0)];
     while let Some((folder, prefix, depth)) = folders.pop() {
         for entry in fs::read_dir(&folder).map_err(BackupError::io(&folder))? {
             let entry = entry.map_err(BackupError::io(&folder))?;
-            // A name that is no text was not made by us.
-            let Ok(name) = entry.file_name().into_string() else { continue };
             let kind = entry.file_type().map_err(BackupError::io(&entry.path()))?;
+            let Ok(name) = entry.file_name().into_string() else {
+                left_out += 1;
+                continue;
+            };
             let whole = format!("{prefix}{name}");
-            if kind.is_dir() && depth < DEPTH_MAX && !(depth == 0 && stays(&name)) {
+            if passing(&whole) || stays(&whole) || format!("{whole}/") == TOKENS {
+                continue;
+            }
+            if kind.is_dir() && depth < DEPTH_MAX {
                 folders.push((entry.path(), format!("{whole}/"), depth + 1));
-            } else if kind.is_file() && !passing(&name) {
+            } else if kind.is_file() && plain(&format!("{STATE}/{whole}")).is_ok() {
                 found.push(Found { turn: turn(&whole), name: whole });
+            } else if !kind.is_socket() {
+                left_out += 1;
             }
         }
         if found.len() > FILES_MAX {
@@ -328,14 +362,17 @@ fn files(state: &Path) -> Result<Vec<Found>, BackupError> {
         }
     }
     found.sort();
-    Ok(found)
+    Ok((found, left_out))
 }
 
+/// Our own databases by their places: a quarantined segment is damaged, and what lies in the working directory is
+/// whatever it is; both are copied as they are.
 fn turn(name: &str) -> Turn {
+    let segment = name.strip_prefix("evidence/").and_then(|name| name.strip_suffix(".db"));
     match name {
         "evidence/head" | "evidence/checkpoints" => Turn::Voucher,
-        // A quarantined segment is damaged: it is copied as it is.
-        _ if name.ends_with(".db") && !name.contains("quarantine/") => Turn::Database,
+        "state.db" | "knowledge.db" => Turn::Database,
+        _ if segment.is_some_and(|first| first.bytes().all(|byte| byte.is_ascii_digit())) => Turn::Database,
         _ => Turn::Plain,
     }
 }
@@ -343,12 +380,13 @@ fn turn(name: &str) -> Turn {
 /// Files that mean something only to the process that has them open.
 fn passing(name: &str) -> bool {
     const SUFFIXES: [&str; 5] = ["-wal", "-shm", "-journal", ".new", ".part"];
-    matches!(name, "lock" | "reserve") || SUFFIXES.iter().any(|suffix| name.ends_with(suffix))
+    !name.starts_with(WORK)
+        && (matches!(name, "lock" | "evidence/reserve") || SUFFIXES.iter().any(|suffix| name.ends_with(suffix)))
 }
 
 /// Folders at the top that are of a restore, not of the state.
 fn stays(name: &str) -> bool {
-    name.starts_with(ASIDE) || name == restore::NEW
+    name == ASIDE || name == restore::NEW
 }
 
 fn key_of(text: &str) -> Option<PublicKey> {

@@ -4,25 +4,25 @@
 //! its evidence is verified, what is there is moved aside, what came is moved in. A cut in between leaves the folder
 //! [`NEW`], and no daemon starts on a state that has it.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, Metadata, OpenOptions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, lchown};
 use std::path::{Path, PathBuf};
 
 use interlock_domain::time::Wall;
 use serde_json::{Value, json};
 
 use super::archive::{Contents, below_state, each, examine};
-use super::{ASIDE, BackupError, passing, stays};
+use super::{ASIDE, BackupError, Hashed, passing, stays};
 use crate::record::rfc3339;
-use crate::store::keys::{PublicKey, public_of_state};
+use crate::store::keys::{PublicKey, public_of_state, write_whole};
 use crate::store::lock::Lock;
 use crate::store::verify::{Verdict, verify};
 
 /// Where a backup is unpacked; while it is there, a restore is not over.
-pub(super) const NEW: &str = "restore-new";
+pub const NEW: &str = "restore-new";
 /// What the next start says about where its state came from.
-const NOTE: &str = "restored.json";
+pub const NOTE: &str = "restored.json";
 /// A note is one short object.
 const NOTE_LEN_MAX: u64 = 4096;
 
@@ -65,7 +65,8 @@ pub fn restore(file: &Path, state: &Path, signer: Option<&PublicKey>, at: Wall) 
     }
     let note = json!({ "backup": from.id, "made": from.made, "version": from.version, "signer": from.signer,
         "verdict": verdict.as_str(), "restored": rfc3339(at) });
-    whole(&new.join(NOTE), note.to_string().as_bytes(), 0o600)?;
+    write_whole(&new, NOTE, 0o600, &note.to_string())?;
+    owned_alike(&new, &fs::metadata(state).map_err(BackupError::io(state))?)?;
     let aside = moved_aside(state, "restore", at)?;
     for name in names(&new)? {
         let to = state.join(&name);
@@ -84,6 +85,8 @@ pub fn restore(file: &Path, state: &Path, signer: Option<&PublicKey>, at: Wall) 
 /// [`BackupError`] with the file that could not be moved.
 pub fn set_aside(state: &Path, at: Wall) -> Result<Option<PathBuf>, BackupError> {
     let _lock = Lock::take(state)?;
+    // What a restore that was cut off has unpacked is a copy of its backup.
+    gone(&state.join(NEW))?;
     let aside = moved_aside(state, "reset", at)?;
     synced(state)?;
     Ok(aside)
@@ -106,14 +109,12 @@ pub fn take_note(state: &Path) -> Option<Value> {
 }
 
 fn unpacked(file: &Path, new: &Path, contents: &Contents) -> Result<(), BackupError> {
-    match fs::remove_dir_all(new) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(BackupError::io(new)(error)),
-        Ok(()) | Err(_) => {}
-    }
+    gone(new)?;
     private(new)?;
+    // The file may have been changed since it was examined: what does not stand in the manifest is not written, and
+    // what does is held against it again.
+    let mut written = 0;
     each(file, |name, from| {
-        // The file may have been changed since it was examined: what does not stand in the manifest is not written,
-        // and what does is bounded by the length that it says.
         let Some((name, listed)) = below_state(name).and_then(|name| contents.files.get_key_value(name)) else {
             return Ok(());
         };
@@ -122,13 +123,37 @@ fn unpacked(file: &Path, new: &Path, contents: &Contents) -> Result<(), BackupEr
             DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
         }
         let mut to = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
-        io::copy(&mut io::Read::take(from, listed.len), &mut to)?;
+        let mut hashed = Hashed::of(io::Read::take(from, listed.len));
+        io::copy(&mut hashed, &mut to)?;
+        if hashed.end() != (listed.len, listed.sha256.clone()) {
+            return Err(io::Error::other(format!("{name} is not what it was a moment ago")));
+        }
+        written += 1;
         to.set_permissions(fs::Permissions::from_mode(listed.mode))?;
         to.sync_all()
     })?;
-    for name in contents.files.keys() {
-        if !new.join(name).is_file() {
-            return Err(BackupError::NotABackup { path: file.to_owned(), what: format!("{name} is gone") });
+    if written != contents.files.len() {
+        return Err(BackupError::NotABackup { path: file.to_owned(), what: "a file is gone".to_owned() });
+    }
+    Ok(())
+}
+
+fn gone(folder: &Path) -> Result<(), BackupError> {
+    match fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(BackupError::io(folder)(error)),
+        Ok(()) | Err(_) => Ok(()),
+    }
+}
+
+/// Gives everything to the owner of the state: root puts back what the daemon's user must be able to open.
+fn owned_alike(path: &Path, owner: &Metadata) -> Result<(), BackupError> {
+    let about = fs::symlink_metadata(path).map_err(BackupError::io(path))?;
+    if (about.uid(), about.gid()) != (owner.uid(), owner.gid()) {
+        lchown(path, Some(owner.uid()), Some(owner.gid())).map_err(BackupError::io(path))?;
+    }
+    if about.is_dir() {
+        for name in names(path)? {
+            owned_alike(&path.join(name), owner)?;
         }
     }
     Ok(())
@@ -139,12 +164,14 @@ fn moved_aside(state: &Path, why: &str, at: Wall) -> Result<Option<PathBuf>, Bac
     if !there.iter().any(|name| !passing(name)) {
         return Ok(None);
     }
+    let folder = state.join(ASIDE);
+    private(&folder)?;
     // Two in one second get two folders.
-    let name = format!("{ASIDE}{why}-{}", rfc3339(at).replace(':', "-"));
+    let name = format!("{why}-{}", rfc3339(at).replace(':', "-"));
     let aside = (0..1000)
-        .map(|n| state.join(if n == 0 { name.clone() } else { format!("{name}.{n}") }))
+        .map(|n| folder.join(if n == 0 { name.clone() } else { format!("{name}.{n}") }))
         .find(|path| !path.exists())
-        .ok_or_else(|| BackupError::TooMuch { path: state.to_owned() })?;
+        .ok_or_else(|| BackupError::TooMuch { path: folder.clone() })?;
     private(&aside)?;
     for name in there {
         let from = state.join(&name);
@@ -169,13 +196,4 @@ fn private(folder: &Path) -> Result<(), BackupError> {
 
 fn synced(folder: &Path) -> Result<(), BackupError> {
     File::open(folder).and_then(|folder| folder.sync_all()).map_err(BackupError::io(folder))
-}
-
-fn whole(path: &Path, bytes: &[u8], mode: u32) -> Result<(), BackupError> {
-    let write = || {
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(path)?;
-        io::Write::write_all(&mut file, bytes)?;
-        file.sync_all()
-    };
-    write().map_err(BackupError::io(path))
 }

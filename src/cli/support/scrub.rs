@@ -7,7 +7,7 @@
 use serde_json::{Map, Value};
 
 /// What stands where something was.
-pub const REMOVED: &str = "[removed]";
+pub(super) const REMOVED: &str = "[removed]";
 
 /// A word without a break that is at least this long, with letters and digits, is a key, a hash or a token.
 const RANDOM_LEN_MIN: usize = 20;
@@ -31,13 +31,20 @@ const SECRET_TABLES: [&str; 2] = ["env", "headers"];
 
 /// A copy of `value` without secrets.
 #[must_use]
-pub fn scrubbed(value: &Value) -> Value {
+pub(super) fn scrubbed(value: &Value) -> Value {
     match value {
         Value::Null | Value::Bool(_) | Value::Number(_) => value.clone(),
         Value::String(text) => Value::String(text_of(text)),
-        Value::Array(all) => Value::Array(all.iter().map(scrubbed).collect()),
+        Value::Array(all) => Value::Array(list(all)),
         Value::Object(members) => Value::Object(members.iter().map(member).collect::<Map<_, _>>()),
     }
+}
+
+/// `["curl", "--token", "x"]`: a word of a list may name the next one.
+fn list(all: &[Value]) -> Vec<Value> {
+    let named = |before: Option<&Value>| before.and_then(Value::as_str).is_some_and(word_is_secret);
+    let befores = std::iter::once(None).chain(all.iter().map(Some));
+    all.iter().zip(befores).map(|(value, before)| if named(before) { gone(value) } else { scrubbed(value) }).collect()
 }
 
 fn member((name, value): (&String, &Value)) -> (String, Value) {
@@ -76,7 +83,7 @@ fn is_secret(name: &str) -> bool {
 /// The same text without what looks like a secret: PEM blocks, what follows a secret word and a sign of assignment or
 /// a blank, and long random words.
 #[must_use]
-pub fn text_of(text: &str) -> String {
+pub(super) fn text_of(text: &str) -> String {
     let mut cleaned = String::with_capacity(text.len());
     let mut rest = text;
     // A secret word was the last one: the next one is its value.
@@ -88,6 +95,11 @@ pub fn text_of(text: &str) -> String {
                 Some(end) => after[end..].split_once('\n').map_or("", |(_, rest)| rest),
                 None => "",
             };
+            named = false;
+        } else if let Some((after, host)) = rest.strip_prefix("://").and_then(|after| Some((after, user_end(after)?))) {
+            cleaned.push_str("://");
+            cleaned.push_str(REMOVED);
+            rest = &after[host..];
             named = false;
         } else if is_part(c) {
             let end = rest.find(|c| !is_part(c)).unwrap_or(rest.len());
@@ -106,6 +118,12 @@ pub fn text_of(text: &str) -> String {
         }
     }
     cleaned
+}
+
+/// Where the user and the password of an address end, if it has them (RFC 3986, 3.2.1).
+fn user_end(after: &str) -> Option<usize> {
+    let authority = after.find(|c: char| c == '/' || c.is_whitespace()).unwrap_or(after.len());
+    after[..authority].rfind('@')
 }
 
 fn is_part(c: char) -> bool {
@@ -149,6 +167,8 @@ mod tests {
             ("mysql --password=hunter2 -u root", "mysql --password=[removed] -u root"),
             ("export API_KEY=\"x y\"", "export API_KEY=\"[removed] y\""),
             ("token: 123", "token: [removed]"),
+            ("get https://user:hunter2@host/a@b now", "get https://[removed]@host/a@b now"),
+            ("get https://host/a now", "get https://host/a now"),
             ("the token\nis gone", "the token\nis gone"),
             ("sk-proj-a1b2c3d4e5f6g7h8i9j0", "[removed]"),
             ("run 01KB6R5Q3M4N5P6Q7R8S9T0V1W", "run 01KB6R5Q3M4N5P6Q7R8S9T0V1W"),
@@ -170,7 +190,7 @@ mod tests {
         });
         let cleaned = json!({
             "api-key": REMOVED, "tls_key": REMOVED, "tokens": [REMOVED, REMOVED], "secret": null, "has-secret": true,
-            "env": {"HOME": REMOVED, "N": REMOVED}, "headers": {"X-Auth": REMOVED}, "command": ["curl", "--token", "x"],
+            "env": {"HOME": REMOVED, "N": REMOVED}, "headers": {"X-Auth": REMOVED}, "command": ["curl", "--token", REMOVED],
             "deep": [{"password": REMOVED}], "kept": "no secret [removed]",
         });
         assert_eq!(scrubbed(&value), cleaned);
