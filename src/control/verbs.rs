@@ -170,7 +170,8 @@ fn not_logged_in(error: &NotLoggedIn) -> Trouble {
         | NotLoggedIn::Server(_)
         | NotLoggedIn::NotTheAnswer { .. }
         | NotLoggedIn::Denied { .. }
-        | NotLoggedIn::NoRandom => Trouble::new(Kind::NotSo, error.to_string()),
+        | NotLoggedIn::NoRandom
+        | NotLoggedIn::Stopping => Trouble::new(Kind::NotSo, error.to_string()),
     }
 }
 

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use interlock_domain::effect::report::{Failure, Loss, Report};
+use interlock_domain::request::shown::plain;
 use interlock_domain::surface::tool::Tool;
 use serde_json::{Map, Value, json};
 
@@ -92,7 +93,7 @@ async fn tell(line: Option<&Line>, answer: Result<Value, RpcError>) {
 }
 
 fn clip(text: &str) -> String {
-    text.chars().filter(|c| !c.is_control()).take(MESSAGE_LEN_MAX).collect()
+    plain(text, MESSAGE_LEN_MAX)
 }
 
 /// A result that breaks the server's own output schema is marked as an error, since programs would trust its shape. The

@@ -88,11 +88,15 @@ pub(super) enum Access {
 impl Access {
     /// A token that somebody gave us.
     pub(super) fn token(token: &str) -> Result<Access, String> {
-        let mut value = HeaderValue::from_str(&format!("Bearer {token}"))
-            .map_err(|_| "its token has characters that no header carries".to_owned())?;
-        value.set_sensitive(true);
-        Ok(Access::Token(value))
+        bearer(token).map(Access::Token).ok_or_else(|| "its token has characters that no header carries".to_owned())
     }
+}
+
+/// What a request carries with that token (RFC 6750, section 2.1); none where no header can. No log shows it.
+pub(super) fn bearer(token: &str) -> Option<HeaderValue> {
+    let mut value = HeaderValue::from_str(&format!("Bearer {token}")).ok()?;
+    value.set_sensitive(true);
+    Some(value)
 }
 
 /// The way to one server.

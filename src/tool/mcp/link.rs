@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use interlock_domain::request::shown::plain;
 use serde_json::{Map, Value, json};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::task::JoinSet;
@@ -245,8 +246,8 @@ impl Switch {
             "ping" => Some(rpc::response(&request.id, &Ok(json!({})))),
             "elicitation/create" | "sampling/createMessage" | "roots/list" => None,
             method => {
-                let shown: String = method.chars().take(64).collect();
-                Some(refuse(RpcError::new(rpc::METHOD_NOT_FOUND, format!("a client has no method {shown:?}"))))
+                let fact = format!("a client has no method {:?}", plain(method, 64));
+                Some(refuse(RpcError::new(rpc::METHOD_NOT_FOUND, fact)))
             }
         };
         let line = self.line_of(of, &request.params);

@@ -1,6 +1,7 @@
 //! A person's login, once for each server: an address for a browser goes out, and what the browser ends at comes back
 //! (authorization code with PKCE, RFC 6749 section 4.1, RFC 7636, RFC 8252, RFC 8707, RFC 9207).
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -16,7 +17,7 @@ use super::metadata::{self, Issuer, Method, shown};
 use super::{Account, Grant, kept};
 
 /// How long a person may take.
-const PATIENCE: Duration = Duration::from_secs(15 * 60);
+pub const PATIENCE: Duration = Duration::from_secs(15 * 60);
 
 /// Random bytes of a code verifier (RFC 7636 section 4.1 asks for 32) and of a state.
 const RANDOM_LEN: usize = 32;
@@ -68,6 +69,9 @@ pub enum NotLoggedIn {
     /// The system gives no random bytes.
     #[error("the system gives no random bytes")]
     NoRandom,
+    /// The daemon is being stopped.
+    #[error("the daemon is being stopped")]
+    Stopping,
 }
 
 impl NotLoggedIn {
@@ -150,9 +154,11 @@ impl Account {
     }
 
     /// Ends a login with what the browser was sent to: its address, or what stands behind the question mark.
-    pub(in crate::tool::mcp) async fn finish(&self, answer: &str) -> Result<(), NotLoggedIn> {
+    pub(in crate::tool::mcp) async fn finish(self: &Arc<Account>, answer: &str) -> Result<(), NotLoggedIn> {
         let not_begun = || NotLoggedIn::NotBegun { server: self.server.clone() };
+        let stopping = |_| NotLoggedIn::Stopping;
         let said = Said::read(answer)?;
+        let turn = self.turn().await.map_err(stopping)?;
         let login = {
             let mut state = self.state();
             let login = state.login.as_ref().filter(|login| Instant::now() < login.until).ok_or_else(not_begun)?;
@@ -178,19 +184,32 @@ impl Account {
             return Err(NotLoggedIn::Denied { error: shown(&error) });
         }
         let code = said.code.ok_or(NotLoggedIn::NotTheAnswer { fact: "it brings no code" })?;
+        let account = Arc::clone(self);
+        Account::alone(turn, async move { account.exchange(login, &code).await }).await.map_err(stopping)?
+    }
+
+    /// A code is good once: what it gave is kept, whoever waits for that.
+    async fn exchange(&self, login: Login, code: &str) -> Result<(), NotLoggedIn> {
         let form = [
             ("grant_type", "authorization_code"),
-            ("code", code.as_str()),
+            ("code", code),
             ("redirect_uri", login.redirect.as_str()),
             ("code_verifier", login.verifier.as_str()),
             ("resource", login.resource.as_str()),
         ];
         let granted = fetch::token(&self.client, &login.issuer.token, &login.client, &form).await?;
         let Login { resource, issuer, client, scopes, .. } = login;
-        self.keep(kept(self.url.as_str(), resource, &issuer, client, granted, scopes));
+        let kept = kept(self.url.as_str(), resource, &issuer, client, granted, scopes);
+        self.keep(kept).await.map_err(|_| NotLoggedIn::unfit(&issuer.issuer, "its token fits no header"))?;
         self.changed.send_modify(|count| *count += 1);
         Ok(())
     }
+}
+
+/// The state in an address: the one that a login is begun with, or the one that a browser brings back.
+#[must_use]
+pub fn state_of(address: &str) -> Option<String> {
+    Said::read(address).ok()?.state
 }
 
 /// What a browser brings back.

@@ -4,7 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
@@ -52,6 +53,14 @@ struct State {
     /// Scopes that were asked for, in their order.
     asked: Vec<String>,
     calls: Vec<String>,
+    /// The methods of all messages that came to the guarded server, let in or not.
+    came: Vec<String>,
+    /// What it answers to whoever asks for tokens, in place of doing it: a status and a body.
+    stumbles: Option<(&'static str, &'static str)>,
+    /// How often it was asked for tokens.
+    tries: usize,
+    /// Tokens are given, and the answers that bring them are kept back.
+    is_holding: bool,
 }
 
 /// Both servers.
@@ -60,6 +69,7 @@ pub(super) struct Authority {
     pub(super) address: String,
     manners: Manners,
     state: Arc<Mutex<State>>,
+    released: Arc<Condvar>,
 }
 
 /// The client that is known without registration.
@@ -76,7 +86,7 @@ impl Authority {
     pub(super) fn start(manners: Manners) -> Authority {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = format!("http://{}", listener.local_addr().unwrap());
-        let authority = Authority { address, manners, state: Arc::default() };
+        let authority = Authority { address, manners, state: Arc::default(), released: Arc::default() };
         let serving = authority.clone();
         std::thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
@@ -106,6 +116,35 @@ impl Authority {
 
     pub(super) fn calls(&self) -> Vec<String> {
         self.state().calls.clone()
+    }
+
+    pub(super) fn came(&self, method: &str) -> bool {
+        self.state().came.iter().any(|came| came == method)
+    }
+
+    pub(super) fn tries(&self) -> usize {
+        self.state().tries
+    }
+
+    /// From now on whoever asks for tokens is answered that.
+    pub(super) fn stumble(&self, status: &'static str, body: &'static str) {
+        self.state().stumbles = Some((status, body));
+    }
+
+    /// It works again.
+    pub(super) fn recover(&self) {
+        self.state().stumbles = None;
+    }
+
+    /// Answers that bring tokens are kept back, until they are released.
+    pub(super) fn hold(&self, is_holding: bool) {
+        self.state().is_holding = is_holding;
+        self.released.notify_all();
+    }
+
+    /// The refresh tokens that are good.
+    pub(super) fn good(&self) -> Vec<String> {
+        self.state().refresh.values().map(|(token, _)| token.clone()).collect()
     }
 
     /// Everything that it gave out.
@@ -186,8 +225,9 @@ impl Authority {
                 json("201 Created", json!({"client_id": id, "token_endpoint_auth_method": "none"}))
             }
             ("GET", "/authorize") => self.authorize(&request.target),
-            ("POST", "/token") => match self.token(request) {
-                Ok(token) => json("200 OK", token),
+            ("POST", "/token") => match self.asked_for_token(request) {
+                Ok(Ok(token)) => json("200 OK", token),
+                Ok(Err((status, body))) => (status, "Content-Type: application/json\r\n".to_owned(), body.to_owned()),
                 Err(error) => {
                     self.state().wrong.push(error.to_owned());
                     json("400 Bad Request", json!({"error": error, "error_description": "as the test wants it"}))
@@ -246,6 +286,21 @@ impl Authority {
         ("302 Found", format!("Location: {back}\r\n"), String::new())
     }
 
+    fn asked_for_token(&self, request: &Request) -> Result<Result<Value, (&'static str, &'static str)>, &'static str> {
+        let stumbles = {
+            let mut state = self.state();
+            state.tries += 1;
+            state.stumbles
+        };
+        if let Some(stumbles) = stumbles {
+            return Ok(Err(stumbles));
+        }
+        let given = self.token(request)?;
+        let wait = self.released.wait_timeout_while(self.state(), Duration::from_secs(30), |state| state.is_holding);
+        drop(wait.unwrap());
+        Ok(Ok(given))
+    }
+
     fn token(&self, request: &Request) -> Result<Value, &'static str> {
         let form = Url::parse(&format!("http://form/?{}", request.body)).unwrap();
         let asked: BTreeMap<String, String> = form.query_pairs().into_owned().collect();
@@ -301,9 +356,10 @@ impl Authority {
             |status, more: &str| (status, format!("WWW-Authenticate: Bearer {more}, {metadata}\r\n"), String::new());
         let token = request.authorization.as_deref().and_then(|value| value.strip_prefix("Bearer "));
         let mut state = self.state();
+        let message: Value = serde_json::from_str(&request.body).unwrap();
+        state.came.push(message["method"].as_str().unwrap_or_default().to_owned());
         let covered = token.and_then(|token| state.tokens.get(token)).cloned();
         let Some(covered) = covered else { return refused("401 Unauthorized", "scope=\"read\"") };
-        let message: Value = serde_json::from_str(&request.body).unwrap();
         let tool = message["params"]["name"].as_str().unwrap_or_default().to_owned();
         if tool == "admin" && !covered.split(' ').any(|scope| scope == "write") {
             return refused("403 Forbidden", "error=\"insufficient_scope\", scope=\"write\"");
