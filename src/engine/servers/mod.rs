@@ -8,6 +8,7 @@
 pub mod definition;
 mod pins;
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -416,7 +417,10 @@ impl Owner {
                 // The pins are on what the server says; everybody else sees what a person put in its place.
                 let of = definition::retold(of, &self.parts.told.borrow(), &name);
                 let definition = of.of(Era::Modern);
-                let shown = definition::digest(definition).unwrap_or(digest);
+                let shown = match &of {
+                    Cow::Borrowed(_) => digest,
+                    Cow::Owned(_) => definition::digest(definition).unwrap_or(digest),
+                };
                 let tool = match self.made.get(&name) {
                     Some((of, tool)) if *of == shown => Arc::clone(tool),
                     Some(_) | None => match definition::tool(name.clone(), server, raw, definition) {
