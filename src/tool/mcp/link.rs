@@ -421,7 +421,7 @@ pub(super) async fn request(
     let pending = Pending { answer: sender, line: with.line.cloned(), touched: Arc::clone(&touched) };
     lock(&switch.pending).insert(number, pending);
     // From here on a drop takes the request back.
-    let _asked = Asked { switch, wire, era, number };
+    let _asked = Asked { switch, wire, era, number, is_hello: method == "initialize" };
     let params = Value::Object(params);
     let exchange = async {
         match wire {
@@ -449,10 +449,14 @@ pub(super) async fn request(
             }
             ended = &mut exchange => {
                 // The answer may have been the last thing that came.
-                return match answer.try_recv() {
-                    Ok(answer) => answer.map_err(NoAnswer::Rpc),
-                    Err(_) => Err(ended),
-                };
+                if let Ok(answer) = answer.try_recv() {
+                    return answer.map_err(NoAnswer::Rpc);
+                }
+                if let NoAnswer::Rpc(_) | NoAnswer::NotSent(_) | NoAnswer::Unauthorized(_) = ended {
+                    // The server is not at it: there is nothing to take back.
+                    lock(&switch.pending).remove(&number);
+                }
+                return Err(ended);
             }
             () = touched.notified() => idle = Instant::now() + with.patience.idle,
             () = sleep_until(idle.min(total)) => return Err(NoAnswer::TimedOut),
@@ -466,11 +470,14 @@ struct Asked<'a> {
     wire: &'a Wire,
     era: Era,
     number: u64,
+    /// The protocol forbids to cancel that one.
+    is_hello: bool,
 }
 
 impl Drop for Asked<'_> {
     fn drop(&mut self) {
-        if lock(&self.switch.pending).remove(&self.number).is_none() || self.switch.down().is_some() {
+        let is_open = lock(&self.switch.pending).remove(&self.number).is_some();
+        if !is_open || self.is_hello || self.switch.down().is_some() {
             return;
         }
         let params = json!({"requestId": self.number, "reason": "nobody waits for it any more"});

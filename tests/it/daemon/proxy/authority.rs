@@ -28,6 +28,8 @@ pub(super) enum Manners {
     NoRegistration,
     /// It says that it always names itself, and does not.
     Nameless,
+    /// The guarded server knows the modern era only, and says so before it asks who it is.
+    Modern,
 }
 
 /// A code that was given, and what has to come with it.
@@ -79,6 +81,8 @@ struct Request {
     method: String,
     target: Url,
     authorization: Option<String>,
+    /// It says that it is of the modern era.
+    is_modern: bool,
     body: String,
 }
 
@@ -183,20 +187,21 @@ impl Authority {
         let mut words = line.split(' ');
         let (method, target) = (words.next()?.to_owned(), words.next()?.to_owned());
         let target = Url::parse(&format!("{}{target}", self.address)).ok()?;
-        let (mut length, mut authorization) = (0, None);
+        let (mut length, mut authorization, mut is_modern) = (0, None, false);
         loop {
             let mut header = String::new();
             reader.read_line(&mut header).ok()?;
             let Some((name, value)) = header.trim_end().split_once(':') else { break };
             match name.to_ascii_lowercase().as_str() {
                 "content-length" => length = value.trim().parse().ok()?,
+                "mcp-protocol-version" => is_modern = value.trim() == "2026-07-28",
                 "authorization" => authorization = Some(value.trim().to_owned()),
                 _ => {}
             }
         }
         let mut body = vec![0; length];
         reader.read_exact(&mut body).ok()?;
-        Some(Request { method, target, authorization, body: String::from_utf8(body).ok()? })
+        Some(Request { method, target, authorization, is_modern, body: String::from_utf8(body).ok()? })
     }
 
     fn answer(&self, request: &Request) -> (&'static str, String, String) {
@@ -251,7 +256,7 @@ impl Authority {
         match self.manners {
             Manners::NoChallenge => metadata["code_challenge_methods_supported"] = json!(["plain"]),
             Manners::NoRegistration => drop(metadata.as_object_mut().unwrap().remove("registration_endpoint")),
-            Manners::Right | Manners::OtherResource | Manners::OtherIssuer | Manners::Nameless => {}
+            Manners::Right | Manners::OtherResource | Manners::OtherIssuer | Manners::Nameless | Manners::Modern => {}
         }
         metadata
     }
@@ -358,6 +363,11 @@ impl Authority {
         let mut state = self.state();
         let message: Value = serde_json::from_str(&request.body).unwrap();
         state.came.push(message["method"].as_str().unwrap_or_default().to_owned());
+        if self.manners == Manners::Modern && !request.is_modern {
+            let error = json!({"code": -32020, "message": "Missing MCP-Protocol-Version header"});
+            let body = json!({"jsonrpc": "2.0", "id": message["id"], "error": error});
+            return ("400 Bad Request", "Content-Type: application/json\r\n".to_owned(), body.to_string());
+        }
         let covered = token.and_then(|token| state.tokens.get(token)).cloned();
         let Some(covered) = covered else { return refused("401 Unauthorized", "scope=\"read\"") };
         let tool = message["params"]["name"].as_str().unwrap_or_default().to_owned();
@@ -368,10 +378,13 @@ impl Authority {
         let result = match message["method"].as_str().unwrap_or_default() {
             "initialize" => json!({"protocolVersion": "2025-11-25", "capabilities": {"tools": {}},
                 "serverInfo": {"name": "guarded", "version": "1"}}),
-            "tools/list" => json!({"tools": [described("admin"), described("echo")]}),
+            "server/discover" if self.manners == Manners::Modern => json!({"resultType": "complete",
+                "supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}},
+                "serverInfo": {"name": "guarded", "version": "1"}}),
+            "tools/list" => json!({"resultType": "complete", "tools": [described("admin"), described("echo")]}),
             "tools/call" => {
                 state.calls.push(tool.clone());
-                json!({"content": [{"type": "text", "text": tool}]})
+                json!({"resultType": "complete", "content": [{"type": "text", "text": tool}]})
             }
             _ => json!({}),
         };

@@ -8,8 +8,12 @@ use super::authority::{Authority, KNOWN, Manners, browse, get};
 use super::*;
 
 fn guarded(home: Home, authority: &Authority, oauth: &str) -> Daemon {
+    guarded_in("legacy", home, authority, oauth)
+}
+
+fn guarded_in(era: &str, home: Home, authority: &Authority, oauth: &str) -> Daemon {
     let url = authority.resource();
-    let server = format!("[[mcp.server]]\nname = \"far\"\nurl = \"{url}\"\nera = \"legacy\"\noauth = {oauth}\n");
+    let server = format!("[[mcp.server]]\nname = \"far\"\nurl = \"{url}\"\nera = \"{era}\"\noauth = {oauth}\n");
     daemon(home, "allow = [\"mcp__far\"]", &server, &[])
 }
 
@@ -108,6 +112,22 @@ fn logged_in(authority: &Authority) -> Daemon {
     ends_well(child, lines);
     stands(&daemon, "far", "up");
     daemon
+}
+
+#[test]
+fn a_server_of_one_era_says_in_that_one_what_it_wants() {
+    let authority = Authority::start(Manners::Modern);
+    let daemon = guarded_in("auto", Home::new(), &authority, "{}");
+    let row = stands(&daemon, "far", "down");
+    assert!(row["why"].as_str().unwrap().contains("interlock mcp login far"), "{row}");
+    let (child, lines, url) = login(&daemon);
+    assert_eq!(get(&browse(&url)).0, 200);
+    ends_well(child, lines);
+    let row = stands(&daemon, "far", "up");
+    assert_eq!(row["eras"], json!(["2026-07-28"]), "{row}");
+    assert_eq!(text(&call(&daemon, "echo")), "echo");
+    assert!(!authority.came("notifications/cancelled"), "a hello is not taken back, and what was refused neither");
+    assert_eq!(authority.wrong(), Vec::<String>::new());
 }
 
 #[test]
