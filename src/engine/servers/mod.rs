@@ -407,10 +407,9 @@ impl Owner {
             }
             let (mut held, mut fresh) = (BTreeSet::new(), Vec::new());
             for (raw, of) in &snapshot.lists.tools {
-                let definition = of.of(Era::Modern);
                 let others = settings.iter().map(|setting| setting.prefix.as_str());
                 let name = name::exposed(server, prefix, raw, others, |name| own.contains(name));
-                let (Ok(name), Some(digest)) = (ToolName::new(&name), definition::digest(definition)) else {
+                let (Ok(name), Some(digest)) = (ToolName::new(&name), definition::digest_of(of)) else {
                     tracing::warn!(server, tool = raw.as_str(), "a tool is left out: its definition is beyond a bound");
                     continue;
                 };
@@ -419,7 +418,7 @@ impl Owner {
                 let definition = of.of(Era::Modern);
                 let shown = match &of {
                     Cow::Borrowed(_) => digest,
-                    Cow::Owned(_) => definition::digest(definition).unwrap_or(digest),
+                    Cow::Owned(of) => definition::digest_of(of).unwrap_or(digest),
                 };
                 let tool = match self.made.get(&name) {
                     Some((of, tool)) if *of == shown => Arc::clone(tool),

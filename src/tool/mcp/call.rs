@@ -16,6 +16,7 @@ use super::link::{Link, NoAnswer, Patience, With, not_asked, put};
 use super::{Server, Servers, keep, task};
 use crate::mcp::era::Era;
 use crate::mcp::rpc::{self, RpcError};
+use crate::mcp::shape;
 use crate::mcp::upward::{Ask, Line, NotAsked, Upward};
 use crate::tool::failed;
 
@@ -99,12 +100,14 @@ fn clip(text: &str) -> String {
 /// A result that breaks the server's own output schema is marked as an error, since programs would trust its shape. The
 /// effect is there all the same.
 fn honest(tool: &Tool, server: &str, mut result: Value) -> Value {
-    if !result.is_object() {
-        let text = format!("{server} answered with something that is no result");
-        return json!({"content": [{"type": "text", "text": text}], "isError": true});
-    }
-    if let Some(Value::Object(members)) = Some(&mut result) {
+    let is_result = result.as_object_mut().is_some_and(|members| {
         members.remove("resultType");
+        shape::mend_result(members)
+    });
+    if !is_result {
+        tracing::warn!(server, tool = %tool.name(), "a result is none that the protocol knows");
+        let text = format!("The tool ran, but {server} answered with something that is no result");
+        return json!({"content": [{"type": "text", "text": text}], "isError": true});
     }
     if tool.definition().output_schema.is_none() {
         return result;
@@ -215,7 +218,9 @@ impl Server {
         }
         for _ in 0..ROUNDS_MAX {
             let result = link.request("tools/call", params.clone(), with).await?;
-            if result["task"].is_object() && params.contains_key("task") {
+            // One that nobody asked for is followed too: its call is not over.
+            let is_task = result["task"]["taskId"].is_string() && result.get("content").is_none();
+            if result["task"].is_object() && params.contains_key("task") || is_task && link.era == Era::Legacy {
                 return task::legacy(link, &result["task"], line).await;
             }
             match result["resultType"].as_str() {

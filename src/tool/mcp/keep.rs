@@ -48,8 +48,38 @@ struct Reached {
     updates: mpsc::Receiver<String>,
 }
 
+/// Keeps a server until it is told to stop. Should a bug of ours end its keeper, the server is down and says why, and
+/// another keeper takes over after a pause.
+pub(super) async fn watched(
+    server: Arc<Server>,
+    changed: watch::Sender<u64>,
+    updates: mpsc::Sender<String>,
+    mut stop: watch::Receiver<bool>,
+) {
+    loop {
+        let keeper = keep(Arc::clone(&server), changed.clone(), updates.clone(), stop.clone());
+        let Err(broken) = tokio::spawn(keeper).await else { return };
+        tracing::error!(server = %server.spec.name, error = %broken, "the keeper of a server broke");
+        server.links.send_replace(None);
+        down(&server, &changed, "a bug of ours ended what keeps it; the log says where".to_owned());
+        tokio::select! {
+            () = sleep_until(Instant::now() + PAUSE_MAX) => {}
+            () = told(&mut stop) => return,
+        }
+    }
+}
+
+fn down(server: &Server, changed: &watch::Sender<u64>, why: String) {
+    change(server, changed, |snapshot| {
+        snapshot.standing = Standing::Down(why);
+        snapshot.down_since = snapshot.down_since.or(Some(Instant::now()));
+        snapshot.pid = None;
+        snapshot.restarts = snapshot.restarts.saturating_add(1);
+    });
+}
+
 /// Keeps a server until it is told to stop.
-pub(super) async fn keep(
+async fn keep(
     server: Arc<Server>,
     changed: watch::Sender<u64>,
     updates: mpsc::Sender<String>,
@@ -79,12 +109,7 @@ pub(super) async fn keep(
         let pause = PAUSE_FIRST.saturating_mul(1 << failures.min(16)).min(PAUSE_MAX);
         failures += 1;
         tracing::warn!(server = %server.spec.name, ?pause, "MCP server is down: {why}");
-        change(&server, &changed, |snapshot| {
-            snapshot.standing = Standing::Down(why);
-            snapshot.down_since = snapshot.down_since.or(Some(Instant::now()));
-            snapshot.pid = None;
-            snapshot.restarts = snapshot.restarts.saturating_add(1);
-        });
+        down(&server, &changed, why);
         tokio::select! {
             () = sleep_until(Instant::now() + pause) => {}
             // Somebody has logged in: what was refused may be let in now.

@@ -182,6 +182,10 @@ impl Switch {
             Message::Response { id, answer } => {
                 let waiting = number(&id).and_then(|number| lock(&self.pending).remove(&number));
                 match waiting {
+                    // A result is an object. What it says of the outcome cannot be read, as with any other nonsense.
+                    Some(_) if answer.as_ref().is_ok_and(|result| !result.is_object()) => {
+                        self.noise.fetch_add(1, Ordering::Relaxed);
+                    }
                     // Fails when whoever asked has gone meanwhile.
                     Some(pending) => drop(pending.answer.send(answer)),
                     None => drop(self.noise.fetch_add(1, Ordering::Relaxed)),

@@ -235,7 +235,7 @@ impl Servers {
             watched: watch::Sender::default(),
         });
         let (stop, stopped) = watch::channel(false);
-        let keeper = keep::keep(Arc::clone(&server), self.0.changed.clone(), self.0.updates.clone(), stopped);
+        let keeper = keep::watched(Arc::clone(&server), self.0.changed.clone(), self.0.updates.clone(), stopped);
         Running { server, stop, task: tokio::spawn(keeper) }
     }
 
