@@ -65,6 +65,7 @@ const MODULES: &[(&str, &[&str], &[&str])] = &[
             "engine::log",
             "engine::servers",
             "engine::tasks",
+            "engine::workflow",
             "agents::core",
             "agents::front::stdio",
             "sys::family",
