@@ -168,7 +168,9 @@ impl Server {
             Err(NoAnswer::Lost { .. }) => replays,
             // Nothing was sent: trying again is trying for the first time.
             Err(NoAnswer::NotSent(_)) => true,
-            Ok(_) | Err(NoAnswer::Rpc(_) | NoAnswer::TimedOut | NoAnswer::Unauthorized(_)) => false,
+            Ok(_) | Err(NoAnswer::Rpc(_) | NoAnswer::TimedOut | NoAnswer::Unauthorized(_) | NoAnswer::Refused(_)) => {
+                false
+            }
         };
         let last = match (again, first) {
             (true, first) => match keep::up_again(self, AGAIN_PATIENCE).await {
@@ -187,6 +189,10 @@ impl Server {
             Err(NoAnswer::Unauthorized(why)) => {
                 let message = format!("MCP server {}: {why}; it did nothing", self.spec.name);
                 Answer::None(failed("not_authorized", message))
+            }
+            Err(NoAnswer::Refused(why)) => {
+                let message = format!("MCP server {}: {why}; it did nothing", self.spec.name);
+                Answer::None(failed("refused_by_server", message))
             }
             Err(NoAnswer::Lost { killed: true, .. }) => Answer::None(Report::Lost(Loss::Killed)),
             Err(NoAnswer::Lost { killed: false, .. }) => Answer::None(Report::Lost(Loss::ConnectionLost)),

@@ -305,7 +305,13 @@ async fn subscribe(link: Arc<Link>, mut watched: watch::Receiver<std::collection
             // It has nothing to tell.
             Err(NoAnswer::Rpc(_)) => return,
             Ok(_)
-            | Err(NoAnswer::NotSent(_) | NoAnswer::Lost { .. } | NoAnswer::TimedOut | NoAnswer::Unauthorized(_)) => {
+            | Err(
+                NoAnswer::NotSent(_)
+                | NoAnswer::Lost { .. }
+                | NoAnswer::TimedOut
+                | NoAnswer::Unauthorized(_)
+                | NoAnswer::Refused(_),
+            ) => {
                 failures = if began.elapsed() >= STEADY { 0 } else { failures + 1 };
                 sleep_until(Instant::now() + PAUSE_FIRST).await;
             }
@@ -315,7 +321,9 @@ async fn subscribe(link: Arc<Link>, mut watched: watch::Receiver<std::collection
 
 pub(super) fn shown(why: &NoAnswer) -> String {
     match why {
-        NoAnswer::NotSent(why) | NoAnswer::Lost { why, .. } | NoAnswer::Unauthorized(why) => why.clone(),
+        NoAnswer::NotSent(why) | NoAnswer::Lost { why, .. } | NoAnswer::Unauthorized(why) | NoAnswer::Refused(why) => {
+            why.clone()
+        }
         NoAnswer::Rpc(error) => {
             format!("error {}: {}", error.code, plain(&error.message, 200))
         }

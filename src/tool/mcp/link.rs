@@ -51,6 +51,8 @@ pub enum NoAnswer {
     TimedOut,
     /// The server does not let us in; it did nothing.
     Unauthorized(String),
+    /// The server did not take the request; it did nothing, and would do as little the next time.
+    Refused(String),
 }
 
 /// How long an answer is waited for.
@@ -456,7 +458,9 @@ pub(super) async fn request(
                 if let Ok(answer) = answer.try_recv() {
                     return answer.map_err(NoAnswer::Rpc);
                 }
-                if let NoAnswer::Rpc(_) | NoAnswer::NotSent(_) | NoAnswer::Unauthorized(_) = ended {
+                if let NoAnswer::Rpc(_) | NoAnswer::NotSent(_) | NoAnswer::Unauthorized(_) | NoAnswer::Refused(_) =
+                    ended
+                {
                     // The server is not at it: there is nothing to take back.
                     lock(&switch.pending).remove(&number);
                 }

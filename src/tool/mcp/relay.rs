@@ -197,7 +197,10 @@ impl Server {
     fn told(&self, why: NoAnswer) -> RpcError {
         match why {
             NoAnswer::Rpc(error) => error,
-            NoAnswer::NotSent(why) | NoAnswer::Lost { why, .. } | NoAnswer::Unauthorized(why) => {
+            NoAnswer::NotSent(why)
+            | NoAnswer::Lost { why, .. }
+            | NoAnswer::Unauthorized(why)
+            | NoAnswer::Refused(why) => {
                 RpcError::new(rpc::INTERNAL_ERROR, format!("MCP server {}: {why}", self.spec.name))
             }
             NoAnswer::TimedOut => {

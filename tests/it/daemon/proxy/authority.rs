@@ -61,6 +61,8 @@ struct State {
     stumbles: Option<(&'static str, &'static str)>,
     /// How often it was asked for tokens.
     tries: usize,
+    /// What the guarded server answers to a call, in place of a result: a status without a body.
+    refuses: Option<&'static str>,
     /// Tokens are given, and the answers that bring them are kept back.
     is_holding: bool,
 }
@@ -133,6 +135,11 @@ impl Authority {
     /// From now on whoever asks for tokens is answered that.
     pub(super) fn stumble(&self, status: &'static str, body: &'static str) {
         self.state().stumbles = Some((status, body));
+    }
+
+    /// From now on the guarded server answers calls with that status.
+    pub(super) fn refuse(&self, status: &'static str) {
+        self.state().refuses = Some(status);
     }
 
     /// It works again.
@@ -384,6 +391,9 @@ impl Authority {
             "tools/list" => json!({"resultType": "complete", "tools": [described("admin"), described("echo")]}),
             "tools/call" => {
                 state.calls.push(tool.clone());
+                if let Some(status) = state.refuses {
+                    return (status, String::new(), String::new());
+                }
                 json!({"resultType": "complete", "content": [{"type": "text", "text": tool}]})
             }
             _ => json!({}),

@@ -1,5 +1,6 @@
 //! What servers and clients write that the protocol has no shape for: it costs themselves something, and nobody else.
 
+use super::authority::{Authority, Manners};
 use super::*;
 
 #[test]
@@ -80,4 +81,25 @@ fn what_a_client_declares_need_not_be_an_object() {
     let done = client.request("tasks/result", json!({"taskId": task["taskId"]}));
     assert_eq!(text(&done["result"]), "the job is done", "{done}");
     assert!(!daemon.log().contains("panicked"), "{}", daemon.log());
+}
+
+#[test]
+fn a_call_that_was_answered_with_a_bare_status_is_sent_once() {
+    let authority = Authority::start(Manners::Right);
+    let daemon = oauth::logged_in(&authority);
+    let mut sent = 0;
+    for (status, ending, says) in [
+        ("429 Too Many Requests", "failed", "it did nothing"),
+        ("404 Not Found", "failed", "it did nothing"),
+        ("400 Bad Request", "unknown", "OUTCOME UNKNOWN"),
+        ("408 Request Timeout", "unknown", "OUTCOME UNKNOWN"),
+        ("502 Bad Gateway", "unknown", "OUTCOME UNKNOWN"),
+    ] {
+        authority.refuse(status);
+        let got = once(&daemon, "far__echo", json!({}));
+        assert_eq!(got["_meta"]["interlock/outcome"]["ending"], ending, "{status}: {got}");
+        assert!(text(&got).contains(says), "{status}: {got}");
+        sent += 1;
+        assert_eq!(authority.calls().len(), sent, "{status}");
+    }
 }

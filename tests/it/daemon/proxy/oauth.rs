@@ -104,7 +104,7 @@ fn a_person_logs_in_once_and_the_tokens_renew_themselves() {
 }
 
 /// A daemon that a person has logged in at.
-fn logged_in(authority: &Authority) -> Daemon {
+pub(super) fn logged_in(authority: &Authority) -> Daemon {
     let daemon = guarded(Home::new(), authority, "{}");
     stands(&daemon, "far", "down");
     let (child, lines, url) = login(&daemon);
