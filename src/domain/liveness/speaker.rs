@@ -79,8 +79,10 @@ mod tests {
         Gap,
     }
 
-    /// Second by second: what is said, the processor seconds so far, and what is found.
-    fn check(seconds: &[(u64, Option<Says>, u64, Option<(State, Cause)>)]) {
+    /// At a second: what is said, the processor seconds so far, and what is found.
+    type Moment = (u64, Option<Says>, u64, Option<(State, Cause)>);
+
+    fn check(seconds: &[Moment]) {
         let mut speaker = Speaker::default();
         for (at, says, cpu, expected) in seconds {
             let now = Tick(at * 1_000_000_000);
