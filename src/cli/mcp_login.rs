@@ -16,7 +16,6 @@ use serde_json::{Value, json};
 use super::client::Client;
 use super::error::{CliError, Exit};
 use super::out::Out;
-use crate::tool::mcp::{LOGIN_PATIENCE, state_of};
 
 /// How long a browser may take to say what it wants, and how much of that is read.
 const REQUEST_PATIENCE: Duration = Duration::from_secs(5);
@@ -56,14 +55,17 @@ pub(super) fn login(
         "If that browser runs on another machine, paste the address that it ends at here.",
         "如果浏览器在另一台机器上，请把它最后停在的地址粘贴到这里。",
     ))?;
-    let wanted = state_of(url).ok_or_else(|| CliError::new(Exit::Bug, "the daemon's address has no state"))?;
+    let (Some(state), Some(patience_s)) = (begun["state"].as_str(), begun["patience_s"].as_u64()) else {
+        return Err(CliError::new(Exit::Bug, "the daemon does not say which answer it waits for"));
+    };
+    let patience = Duration::from_secs(patience_s);
     let (sender, brought) = sync_channel(BROUGHT_MAX);
     let bug = |error: io::Error| CliError::new(Exit::Bug, format!("no thread: {error}"));
     // Both end with the process: each waits in a call that nothing can interrupt.
     let pasted = sender.clone();
     std::thread::Builder::new().name("login-stdin".to_owned()).spawn(move || paste(&pasted)).map_err(bug)?;
     std::thread::Builder::new().name("login-http".to_owned()).spawn(move || listen(&listener, &sender)).map_err(bug)?;
-    let Brought { answer, browser } = awaited(&brought, &wanted, out)?;
+    let Brought { answer, browser } = awaited(&brought, state, patience, out)?;
     let ended = client().and_then(|client| client.ask("mcp.logged-in", json!({ "server": server, "answer": answer })));
     if let Some(mut browser) = browser {
         let (zh, en) = match &ended {
@@ -82,17 +84,17 @@ pub(super) fn login(
 
 /// The answer to this login. Whatever else comes is told so, and costs the login nothing: any page of a browser can send
 /// it here.
-fn awaited(brought: &Receiver<Brought>, wanted: &str, out: &Out) -> Result<Brought, CliError> {
-    let until = Instant::now() + LOGIN_PATIENCE;
+fn awaited(brought: &Receiver<Brought>, state: &str, patience: Duration, out: &Out) -> Result<Brought, CliError> {
+    let until = Instant::now() + patience;
     loop {
         let one = brought.recv_timeout(until.saturating_duration_since(Instant::now())).map_err(|why| match why {
             RecvTimeoutError::Timeout => {
-                let minutes = LOGIN_PATIENCE.as_secs() / 60;
+                let minutes = patience.as_secs() / 60;
                 CliError::new(Exit::NotSo, format!("nobody logged in within {minutes} minutes"))
             }
             RecvTimeoutError::Disconnected => CliError::new(Exit::Bug, "nobody listens for the browser any more"),
         })?;
-        if state_of(&one.answer).as_deref() == Some(wanted) {
+        if is_of(&one.answer, state) {
             return Ok(one);
         }
         match one.browser {
@@ -107,6 +109,15 @@ fn awaited(brought: &Receiver<Brought>, wanted: &str, out: &Out) -> Result<Broug
             ))?,
         }
     }
+}
+
+/// Whether an answer, an address or its query, is that of the login of this state. The daemon reads the rest of it.
+fn is_of(answer: &str, state: &str) -> bool {
+    let query = answer.trim().rsplit('?').next().unwrap_or_default();
+    let query = query.split('#').next().unwrap_or_default();
+    // A state has only letters that stay as they are in an address.
+    let mut states = query.split('&').filter_map(|pair| pair.strip_prefix("state="));
+    states.next() == Some(state) && states.next().is_none()
 }
 
 /// Takes pasted lines.
@@ -197,6 +208,23 @@ fn page(stream: &mut TcpStream, status: &str, text: &str) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_answer_says_once_which_login_it_is_of() {
+        for (answer, is_so) in [
+            ("code=a&state=s1", true),
+            (" http://127.0.0.1:1/callback?state=s1&code=a\n", true),
+            ("error=access_denied&state=s1#", true),
+            ("code=a&state=s2", false),
+            ("code=a&state=s1&state=s1", false),
+            ("code=a&state=s1&state=s2", false),
+            ("code=a&xstate=s1", false),
+            ("code=a", false),
+            ("", false),
+        ] {
+            assert_eq!(is_of(answer, "s1"), is_so, "{answer}");
+        }
+    }
 
     #[test]
     fn only_what_comes_to_our_path_is_an_answer() {

@@ -30,8 +30,8 @@ use crate::mcp::rpc::RpcError;
 use crate::mcp::upward::Line;
 use crate::record::Row;
 use crate::store::queue::{Entry, Tell, Writer};
-pub use crate::tool::mcp::NotLoggedIn;
 use crate::tool::mcp::{self as down, Listed, Lists, Shown, Snapshot, Standing};
+pub use crate::tool::mcp::{Begun, NotLoggedIn};
 use pins::Pins;
 
 /// Messages that may wait for the owner.
@@ -233,11 +233,11 @@ impl Servers {
         approved.await.ok()
     }
 
-    /// Begins a person's login at a server: the address for a browser, which is sent to `redirect` afterwards.
+    /// Begins a person's login at a server, whose browser is sent to `redirect` afterwards.
     ///
     /// # Errors
     /// When that server has no login, or nobody says how to get in.
-    pub async fn begin_login(&self, server: &str, redirect: &str) -> Result<String, NotLoggedIn> {
+    pub async fn begin_login(&self, server: &str, redirect: &str) -> Result<Begun, NotLoggedIn> {
         self.down.begin_login(server, redirect).await
     }
 

@@ -31,7 +31,7 @@ use oauth::Account;
 use crate::mcp::era::Era;
 pub use link::{Link, NoAnswer};
 pub use lists::{Listed, Lists};
-pub use oauth::{Grant, NotLoggedIn, Oauth, PATIENCE as LOGIN_PATIENCE, state_of};
+pub use oauth::{Begun, Grant, NotLoggedIn, Oauth};
 pub use relay::Shown;
 
 /// Resources that are watched at one server: more than any client's screen shows.
@@ -274,11 +274,11 @@ impl Servers {
         account.ok_or_else(|| NotLoggedIn::NoLogin { server: server.to_owned() })
     }
 
-    /// Begins a person's login at a server: the address for a browser, which is sent to `redirect` afterwards.
+    /// Begins a person's login at a server, whose browser is sent to `redirect` afterwards.
     ///
     /// # Errors
     /// When that server has no login, or nobody says how to get in.
-    pub async fn begin_login(&self, server: &str, redirect: &str) -> Result<String, NotLoggedIn> {
+    pub async fn begin_login(&self, server: &str, redirect: &str) -> Result<Begun, NotLoggedIn> {
         self.account(server)?.begin(redirect).await
     }
 

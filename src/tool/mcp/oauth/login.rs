@@ -17,7 +17,7 @@ use super::metadata::{self, Issuer, Method, shown};
 use super::{Account, Grant, kept};
 
 /// How long a person may take.
-pub const PATIENCE: Duration = Duration::from_secs(15 * 60);
+const PATIENCE: Duration = Duration::from_secs(15 * 60);
 
 /// Random bytes of a code verifier (RFC 7636 section 4.1 asks for 32) and of a state.
 const RANDOM_LEN: usize = 32;
@@ -80,6 +80,17 @@ impl NotLoggedIn {
     }
 }
 
+/// A login that has begun.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Begun {
+    /// The address that a person opens.
+    pub url: String,
+    /// What the answer to this login, and to no other, says of itself.
+    pub state: String,
+    /// How long it is waited for.
+    pub patience: Duration,
+}
+
 /// A login that waits for its browser.
 pub(super) struct Login {
     state: String,
@@ -99,8 +110,8 @@ impl std::fmt::Debug for Login {
 }
 
 impl Account {
-    /// Begins a login: the address that a person opens. `redirect` is where their browser is sent afterwards.
-    pub(in crate::tool::mcp) async fn begin(&self, redirect: &str) -> Result<String, NotLoggedIn> {
+    /// Begins a login. `redirect` is where the person's browser is sent afterwards.
+    pub(in crate::tool::mcp) async fn begin(&self, redirect: &str) -> Result<Begun, NotLoggedIn> {
         if self.settings.grant == Grant::Client {
             return Err(NotLoggedIn::NoLogin { server: self.server.clone() });
         }
@@ -137,8 +148,9 @@ impl Account {
         }
         let until = Instant::now() + PATIENCE;
         let redirect = redirect.to_owned();
+        let begun = Begun { url: address.into(), state: state.clone(), patience: PATIENCE };
         self.state().login = Some(Login { state, verifier, redirect, resource, issuer, client, scopes, until });
-        Ok(address.into())
+        Ok(begun)
     }
 
     /// Who we are to that authorization server. What one of them gave is never shown to another.
@@ -204,12 +216,6 @@ impl Account {
         self.changed.send_modify(|count| *count += 1);
         Ok(())
     }
-}
-
-/// The state in an address: the one that a login is begun with, or the one that a browser brings back.
-#[must_use]
-pub fn state_of(address: &str) -> Option<String> {
-    Said::read(address).ok()?.state
 }
 
 /// What a browser brings back.

@@ -24,7 +24,7 @@ use login::Login;
 use metadata::{Challenge, Issuer};
 use renew::{NoToken, Pause};
 
-pub use login::{NotLoggedIn, PATIENCE, state_of};
+pub use login::{Begun, NotLoggedIn};
 
 /// How the configuration wants us to get in.
 #[derive(Debug, Clone, PartialEq, Eq)]
