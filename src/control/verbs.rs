@@ -154,8 +154,9 @@ async fn mcp_approve(context: &Context, user: &str, args: &Args<'_>) -> Answer1 
 
 async fn mcp_login(context: &Context, args: &Args<'_>) -> Answer1 {
     let (server, redirect) = (args.need("server")?, args.need("redirect")?);
-    let url = context.servers.begin_login(server, redirect).await.map_err(|error| not_logged_in(&error))?;
-    Ok(json!({ "server": server, "url": url }))
+    let begun = context.servers.begin_login(server, redirect).await.map_err(|error| not_logged_in(&error))?;
+    let patience_s = begun.patience.as_secs();
+    Ok(json!({ "server": server, "url": begun.url, "state": begun.state, "patience_s": patience_s }))
 }
 
 async fn mcp_logged_in(context: &Context, user: &str, args: &Args<'_>) -> Answer1 {
@@ -174,7 +175,8 @@ fn not_logged_in(error: &NotLoggedIn) -> Trouble {
         | NotLoggedIn::Server(_)
         | NotLoggedIn::NotTheAnswer { .. }
         | NotLoggedIn::Denied { .. }
-        | NotLoggedIn::NoRandom => Trouble::new(Kind::NotSo, error.to_string()),
+        | NotLoggedIn::NoRandom
+        | NotLoggedIn::Stopping => Trouble::new(Kind::NotSo, error.to_string()),
     }
 }
 
