@@ -372,7 +372,7 @@ async fn device_list(context: &Context, user: &str, args: &Args<'_>) -> Result<V
     let (run, submitted) = submit(context, user, vec![device_call(input)?]).await?;
     if let Some(open) = submitted.questions.first() {
         // A list that asks is a list that nobody expects to wait for.
-        context.mediator.cancel(submitted.batch);
+        context.mediator.cancel(submitted.batch).await;
         context.mediator.close_run(run).await;
         let fact = format!("a rule has a person asked before devices are read: {}", open.question.reason);
         return Err(Trouble::new(Kind::NotSo, fact)
