@@ -4,9 +4,9 @@
 //! program and runs two. A deny looks at the second one; an allow with a `*` never covers it. What is not on these lists
 //! is not seen, and a rule for the program itself is what remains.
 
+use crate::request::paths::base;
 use crate::surface::shell::{Command, Word};
 
-use super::peel::base;
 use super::reach::quoted_in;
 use super::script;
 

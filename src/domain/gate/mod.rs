@@ -26,6 +26,7 @@
 //! - Searches of a folder that may hold what is denied are asked about, not denied: nobody here knows what lies there.
 
 mod address;
+mod argv;
 pub mod breaker;
 mod carry;
 pub mod check;
@@ -33,6 +34,7 @@ mod danger;
 pub mod decide;
 pub mod docket;
 mod matches;
+mod meant;
 mod pattern;
 mod peel;
 pub mod policy;

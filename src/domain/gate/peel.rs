@@ -3,6 +3,7 @@
 //! For an allow only wrappers that change nothing about what is run are peeled; for a deny everything that can be seen
 //! through.
 
+use crate::request::paths::base;
 use crate::surface::shell::{Command, Script, Word};
 
 use super::{carry, reach};
@@ -182,11 +183,6 @@ fn after<'a>(words: &'a [Word], wrapper: &Wrapper) -> &'a [Word] {
 
 fn name_of(words: &[Word]) -> Option<&str> {
     words.first().filter(|word| word.is_fixed()).map(|word| base(&word.text))
-}
-
-/// The file name of a path.
-pub(super) fn base(path: &str) -> &str {
-    path.rsplit('/').next().unwrap_or(path)
 }
 
 /// A command that another one can be seen to run.
