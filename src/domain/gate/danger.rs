@@ -4,8 +4,9 @@ use crate::surface::shell::{Command, Script, Word};
 
 use super::argv::Argv;
 use super::carry::{is_standard_input, makes_what_it_is_fed};
-use super::peel::{SHELLS, is_substituted, runs_what_it_is_fed};
+use super::peel::{SHELLS, is_substituted};
 use super::reach;
+use super::runs::runs_what_it_is_fed;
 
 /// A command that writes, without naming it, a file that is run or obeyed later: the timetable, units, git's settings.
 pub(super) fn sets_what_runs_later(command: &Command) -> Option<&'static str> {

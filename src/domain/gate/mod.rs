@@ -42,6 +42,7 @@ pub mod protected;
 mod reach;
 mod removal;
 pub mod rule;
+mod runs;
 mod script;
 mod shell;
 mod shift;

@@ -45,6 +45,13 @@ impl TextPattern {
         self.exact.word_end || self.exact.parts.len() > 1
     }
 
+    /// It begins with this text, at the end of a word, before its first `*`.
+    pub(crate) fn fixes(&self, head: &str) -> bool {
+        let Parts { parts, word_end } = &self.exact;
+        let rest = parts.first().and_then(|first| first.strip_prefix(head));
+        rest.is_some_and(|rest| rest.starts_with(' ') || (rest.is_empty() && *word_end && parts.len() == 1))
+    }
+
     pub(crate) fn matches(&self, text: &str) -> bool {
         self.exact.matches(text)
     }

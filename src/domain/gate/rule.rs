@@ -332,6 +332,11 @@ impl Rule {
         matches!(&self.matcher, Matcher::Bash(Some(pattern)) if pattern.varies())
     }
 
+    /// The rule says this text, at the end of a word, before anything in it varies.
+    pub(crate) fn fixes(&self, head: &str) -> bool {
+        matches!(&self.matcher, Matcher::Bash(Some(pattern)) if pattern.fixes(head))
+    }
+
     /// The rule may be about a path below this directory, which somebody reads (or writes) with all that is in it. A
     /// bare name may lie in any directory: that counts for reading only, or every removal would be asked about.
     pub(crate) fn may_lie_below(&self, write: bool, dir: &Spelled<'_>, anchors: &Anchors<'_>) -> bool {

@@ -15,12 +15,13 @@ use super::decide::{Case, Finding, Verdict, classified, judge as judge_deed};
 use super::matches::{Matched, choose_of};
 use super::meant::{candidates, find, in_directory, pieces};
 use super::pattern::{Anchors, ShellPattern, Spelled};
-use super::peel::{View, Views, core, fed_texts, is_harmlessly_set, runs_its_arguments, views};
+use super::peel::{View, Views, core, fed_texts, is_harmlessly_set, views};
 use super::policy::{Mode, Policy};
 use super::protected::{is_sink, protected, secret, secret_below};
 use super::reach;
 use super::removal::critical_removal;
 use super::rule::{Line, Rule, Seen, Verb};
+use super::runs::is_bounded;
 use super::shift;
 use super::tree;
 use super::written::{is_writing_code, output_options, takes_all_below, targets};
@@ -188,7 +189,7 @@ impl<'a> Opened<'a> {
                 // What is cheap comes first: nearly no rule is about this command.
                 (rule.covers_command(&self.core_line)
                     && is_harmlessly_set(self.command)
-                    && (exact || !runs_its_arguments(&self.core)))
+                    && (exact || is_bounded(&self.core, |head| rule.fixes(head))))
                     || (exact && self.set_line.as_ref().is_some_and(|line| rule.covers_command(line)))
             }
         }
