@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use crate::request::paths::PathFacts;
 use crate::surface::shell::Word;
 
+use super::protected::{PROTECTED_DIRS, PROTECTED_FILES};
 use super::reach;
 
 /// What in a word may be a path: the word, and what comes after `=`, `@`, `:` or a flag's letter.
@@ -33,6 +34,7 @@ pub(super) fn find(facts: &PathFacts, word: &Word, found: &mut Vec<String>) {
     } else if word.globs {
         resolve(&text.replace(['*', '?', '[', ']'], ""));
         found.extend(secrets_like(&text).iter().filter_map(|secret| facts.resolve(secret)));
+        found.extend(protected_like(&text).iter().filter_map(|path| facts.resolve(path)));
     } else {
         resolve(&text);
     }
@@ -77,24 +79,47 @@ pub(super) fn in_directory(facts: &PathFacts, path: String, tilde: bool) -> Stri
     }
 }
 
+/// The pattern with the names in it of protected directories and files that its parts may stand for.
+fn protected_like(pattern: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut begin = 0;
+    for part in pattern.split('/') {
+        let end = begin + part.len();
+        let names = match end == pattern.len() {
+            true => [PROTECTED_DIRS, PROTECTED_FILES],
+            false => [PROTECTED_DIRS, &[]],
+        };
+        for name in likes(part, names.into_iter().flatten()) {
+            found.push(format!("{}{name}{}", &pattern[..begin], &pattern[end..]));
+        }
+        begin = end + 1;
+    }
+    found
+}
+
+/// Which of these names a part of a pattern stands for. One of hardly more than a star stands for anything, and is not
+/// taken for one that looks for any of them.
+fn likes<'a>(part: &str, names: impl Iterator<Item = &'a &'a str>) -> Vec<&'a str> {
+    if !part.contains(['*', '?', '[']) || !part.chars().any(char::is_alphanumeric) {
+        return Vec::new();
+    }
+    let dotted = |known: &&&str| known.starts_with('.') == part.starts_with('.');
+    // A pattern that begins with a letter stands for no name that begins with another one.
+    let first = part.chars().next().filter(|first| first.is_alphanumeric());
+    let begins = |known: &&&str| first.is_none_or(|first| known.starts_with(first));
+    let known: Vec<&str> = names.filter(dotted).filter(begins).copied().collect();
+    let Some(glob) = (!known.is_empty()).then(|| globset::Glob::new(part).ok()).flatten() else { return Vec::new() };
+    let glob = glob.compile_matcher();
+    known.into_iter().filter(|known| glob.is_match(known)).collect()
+}
+
 /// Well-known names of secrets that a pattern may stand for.
 const SECRET_NAMES: &[&str] =
     &[".env", ".env.local", ".netrc", ".pgpass", ".git-credentials", "id_rsa", "id_ed25519", "credentials", "shadow"];
 
-/// Those of them that a pattern may stand for, in the pattern's directory. A pattern of hardly more than a star stands
-/// for anything, and is not taken for one that looks for secrets.
+/// Those of them that a pattern may stand for, in the pattern's directory.
 fn secrets_like(pattern: &str) -> Vec<String> {
     let (dir, name) = pattern.rsplit_once('/').map_or(("", pattern), |(dir, name)| (dir, name));
-    if !name.chars().any(char::is_alphanumeric) {
-        return Vec::new();
-    }
-    let dotted = |known: &&&str| known.starts_with('.') == name.starts_with('.');
-    // A pattern that begins with a letter stands for no name that begins with another one.
-    let first = name.chars().next().filter(|first| first.is_alphanumeric());
-    let begins = |known: &&&str| first.is_none_or(|first| known.starts_with(first));
-    let known: Vec<&&str> = SECRET_NAMES.iter().filter(dotted).filter(begins).collect();
-    let Some(glob) = (!known.is_empty()).then(|| globset::Glob::new(name).ok()).flatten() else { return Vec::new() };
-    let glob = glob.compile_matcher();
     let path = |known: &str| if dir.is_empty() { known.to_owned() } else { format!("{dir}/{known}") };
-    known.into_iter().filter(|known| glob.is_match(known)).map(|known| path(known)).collect()
+    likes(name, SECRET_NAMES.iter()).into_iter().map(path).collect()
 }

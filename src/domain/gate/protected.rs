@@ -9,10 +9,10 @@ use crate::request::paths::{base, parts, within};
 use super::pattern::is_folded;
 
 /// Directories in which a write changes what runs later, whoever's they are.
-const PROTECTED_DIRS: &[&str] = &[".git", ".vscode", ".idea", ".husky", ".cargo", ".devcontainer", ".ssh"];
+pub(super) const PROTECTED_DIRS: &[&str] = &[".git", ".vscode", ".idea", ".husky", ".cargo", ".devcontainer", ".ssh"];
 
 /// Files that are run or obeyed without being asked for.
-const PROTECTED_FILES: &[&str] = &[
+pub(super) const PROTECTED_FILES: &[&str] = &[
     ".bash_aliases",
     ".bash_login",
     ".bash_logout",

@@ -6,6 +6,8 @@
 
 use crate::surface::shell::Word;
 
+use super::argv::letters;
+
 /// Commands that run another one which stands somewhere in their arguments. Their options are many and differ between
 /// versions, so every argument may be where the command begins. In the order of their names.
 const RUNNERS: &[&str] = &[
@@ -230,7 +232,8 @@ pub(super) fn inner_texts(name: &str, rest: &[Word]) -> Vec<String> {
             "alias" => texts.extend(after(&word.text, "=")),
             "git" => texts.extend(after(&word.text, "=!")),
             "env" => {
-                let glued = word.text.strip_prefix("-S").filter(|text| !text.is_empty());
+                let glued = letters(&word.text).and_then(|letters| letters.split_once('S')).map(|(_, text)| text);
+                let glued = glued.filter(|text| !text.is_empty());
                 texts.extend(glued.or_else(|| word.text.strip_prefix("--split-string=")).map(str::to_owned));
             }
             _ if runs && word.text.contains(char::is_whitespace) => {

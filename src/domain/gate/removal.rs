@@ -6,7 +6,7 @@
 use crate::request::paths::{PathFacts, base, within};
 use crate::surface::shell::{Command, Word};
 
-use super::argv::Argv;
+use super::argv::{Argv, FD_RUNS};
 use super::protected::is_a_home;
 use super::reach;
 
@@ -47,6 +47,15 @@ pub(super) fn critical_removal(command: &Command, facts: &PathFacts) -> Option<S
         "find" if argv.finds_for(REMOVES) => {
             let roots: Vec<&Word> = argv.find_roots().collect();
             // Without any it is the working directory.
+            if roots.is_empty() {
+                return Some(".".to_owned());
+            }
+            roots
+        }
+        // What follows the pattern; all that is found in the working directory, where nothing does.
+        "fd" | "fdfind" if argv.says(FD_RUNS) && argv.rest.iter().any(|word| REMOVES.contains(&base(&word.text))) => {
+            let before = argv.rest.iter().take_while(|word| !FD_RUNS.contains(&word.text.as_str()));
+            let roots: Vec<&Word> = before.filter(|word| !word.text.starts_with('-')).skip(1).collect();
             if roots.is_empty() {
                 return Some(".".to_owned());
             }
@@ -137,7 +146,9 @@ fn is_critical_when_expanded(text: &str, all_below: bool, facts: &PathFacts) -> 
         // known at all.
         return found.substituted || all_below || found.text.contains('/');
     }
-    !found.begins_unknown && is_critical_path(&found.text, facts)
+    // What is left of it, unset, may climb to the root all the same.
+    let climbs = || facts.resolve(&found.text).as_deref() == Some("/");
+    if found.begins_unknown { climbs() } else { is_critical_path(&found.text, facts) }
 }
 
 fn expand(text: &str, facts: &PathFacts) -> Expanded {
@@ -188,7 +199,7 @@ enum Value {
 }
 
 /// The expansion that the text begins with, and what follows it.
-fn part(text: &str) -> Option<(&str, &str)> {
+pub(super) fn part(text: &str) -> Option<(&str, &str)> {
     let closed = |open: &str, closing: char| {
         let mut depth = 0_usize;
         for (at, letter) in text.char_indices().skip(open.len() - 1) {
@@ -313,6 +324,10 @@ mod tests {
             ("rm -rf $(some command)", true),
             ("rm -rf $X", false),
             ("rm -rf $X/$Y", true),
+            ("rm -rf $X/..", true),
+            ("rm -rf $X/a/../..", true),
+            ("fd -X rm", true),
+            ("fd o build -x rm", false),
             ("rm -rf \"$@\"/*", true),
             ("rm -rf ${X%/}/*", true),
             ("rm -rf ${X:-/}", true),

@@ -102,6 +102,8 @@ fn runs_some_argument(command: &Command) -> bool {
         "git" => rest.first().is_some_and(|word| word.starts_with('-') && *word != "--version" && *word != "--help"),
         "npx" | "bunx" | "pnpx" | "uvx" | "tsx" => true,
         "watch" | "setsid" | "ionice" | "flock" | "xargs" | "parallel" | "eval" | "exec" | "entr" => true,
+        // What they are fed may tell them to run a command.
+        "sqlite3" | "psql" | "mysql" | "mariadb" => command.fed,
         "alias" | "trap" => !rest.is_empty(),
         "adb" => has_verb(&rest, &["shell"]),
         "direnv" | "mise" | "devbox" => has_verb(&rest, &["exec", "x", "run"]),
@@ -148,6 +150,9 @@ pub(super) fn runs_what_it_is_fed(command: &Command) -> bool {
     let name = base(&name.text);
     let says = |options: &[&str]| rest.iter().any(|word| options.contains(&word.text.as_str()));
     let stdin = rest.iter().any(|word| carry::is_standard_input(&word.text));
+    if matches!(name, "." | "source") {
+        return stdin;
+    }
     if SHELLS.contains(&name) {
         // Without a file to run, or with `-s`, it runs what it is fed.
         return rest.iter().all(|word| word.text.starts_with('-')) || says(&["-s"]) || command.fed || stdin;

@@ -23,6 +23,7 @@ use super::removal::critical_removal;
 use super::rule::{Line, Rule, Seen, Verb};
 use super::runs::is_bounded;
 use super::shift;
+use super::told::told;
 use super::tree;
 use super::written::{is_writing_code, output_options, takes_all_below, targets};
 
@@ -72,14 +73,25 @@ fn judge_here(policy: &Policy, case: Case<'_>, script: &Script) -> Finding {
         findings.extend(written_files(policy, case, case, opened));
         findings.extend(path_rules(policy, &anchors, &part));
     }
-    // What a command means once an earlier one has changed the directory, or has laid a link.
-    for (at, facts) in shift::after(script, case.facts) {
-        let part = Part::of(&opened[at], &facts);
-        findings.extend(immune(policy, &part, &fed));
+    // What a command means once the line has set the variables in it, has changed the directory, or has laid a link.
+    let told = told(script, &fed.texts);
+    let told: Option<Vec<Opened<'_>>> =
+        told.as_ref().map(|told| told.iter().map(|command| Opened::of(command, &fed)).collect());
+    let further = |opened: &Opened<'_>, facts: &PathFacts| {
+        let part = Part::of(opened, facts);
+        let mut findings = immune(policy, &part, &fed);
         findings.extend(path_rules(policy, &anchors, &part));
-        let there = Case { facts: &facts, ..case };
-        let written = written_files(policy, case, there, &opened[at]);
+        let written = written_files(policy, case, Case { facts, ..case }, opened);
         findings.extend(written.into_iter().filter(|found| found.verdict != Verdict::Allow));
+        findings
+    };
+    for (told, _) in told.iter().flatten().zip(&opened).filter(|(told, opened)| told.command != opened.command) {
+        findings.extend(forbidden(policy, told));
+        findings.extend(further(told, case.facts));
+    }
+    let lasting = told.as_ref().unwrap_or(&opened);
+    for (at, facts) in shift::after(lasting.iter().map(|opened| opened.command), case.facts) {
+        findings.extend(further(&lasting[at], &facts));
     }
     if policy.mode == Mode::BypassPermissions && is_fork_bomb(script) {
         findings.push(Finding::new(Verdict::Ask, Step::Mode, "it is a dangerous command: it takes the machine down"));
@@ -116,6 +128,8 @@ struct Opened<'a> {
     set_line: Option<Line>,
     /// Its words are printed, and nothing else comes of them.
     only_printed: bool,
+    /// Names of files that it is fed.
+    fed_names: Vec<Word>,
 }
 
 /// What it touches where it runs: a command may run elsewhere than it was written.
@@ -158,13 +172,22 @@ impl Fed {
     }
 }
 
+/// Programs that read names of files from their standard input.
+const TAKES_NAMES: &[&str] = &["cpio", "parallel", "pax", "xargs"];
+/// How many such names are looked at.
+const FED_NAMES_MAX: usize = 128;
+
 impl<'a> Opened<'a> {
     fn of(command: &'a Command, fed: &Fed) -> Opened<'a> {
         let (views, core) = (views(command, &fed.texts), core(command));
         let lines = views.iter().map(|view| Line::of(&view.command)).collect();
+        let named = |view: &View| view.command.name().is_some_and(|name| TAKES_NAMES.contains(&base(name)));
+        let words = fed.texts.iter().flat_map(|text| text.split_whitespace());
+        let takes = command.fed && views.iter().any(named);
         Opened {
             command,
             lines,
+            fed_names: words.filter(|_| takes).take(FED_NAMES_MAX).map(Word::literal).collect(),
             core_line: Line::of(&core),
             set_line: (!command.assignments.is_empty()).then(|| with_assignments(command)),
             only_printed: reads::prints_its_words(command) && !fed.prints_arguments,
@@ -202,6 +225,7 @@ impl<'a> Part<'a> {
         if !opened.only_printed {
             opened.command.words.iter().skip(1).for_each(|word| find(facts, word, &mut paths));
         }
+        opened.fed_names.iter().for_each(|word| find(facts, word, &mut paths));
         let mut inside = Vec::new();
         for View { command, nested } in opened.views.iter() {
             // What an interpreter's code has between quotes may be a path.
@@ -263,6 +287,18 @@ fn part_finding(policy: &Policy, case: Case<'_>, script: &Script, part: &Opened<
         }
         None => say(Verdict::Allow, "it only reads"),
     }
+}
+
+/// What forbids a command or asks about it, once the words in it are what the line made of them.
+fn forbidden(policy: &Policy, told: &Opened<'_>) -> Option<Finding> {
+    let about = policy.rules.about_commands().filter(|rule| rule.verb() != Verb::Allow);
+    let Matched { deny, ask, .. } = choose_of(policy.order, about.filter(|rule| told.covered_by(rule, false)));
+    let dangerous = || {
+        let bypass = policy.mode == Mode::BypassPermissions;
+        let why = told.views.iter().find_map(|view| dangerous(&view.command)).filter(|_| bypass)?;
+        Some(Finding::new(Verdict::Ask, Step::Mode, format!("it is a dangerous command: {why}")))
+    };
+    deny.or(ask).or_else(dangerous)
 }
 
 /// A path argument of a command that reads, outside of where the run may work.
@@ -351,7 +387,7 @@ fn tree_roots(facts: &PathFacts, command: &Command) -> Vec<String> {
     let globbed = command.words.iter().skip(1).filter(|word| word.globs && !reads::prints_its_words(command));
     let listed = globbed.filter_map(|word| {
         let text = word.path();
-        let (dir, name) = text.rsplit_once('/')?;
+        let (dir, name) = text.rsplit_once('/').unwrap_or((".", &text));
         let bare = !name.chars().any(char::is_alphanumeric) && !dir.contains(['*', '?', '[', '$']);
         let dir = bare.then(|| candidates(facts, &dir_word(word, dir)).into_iter().next()).flatten()?;
         // `~/*` leaves out what begins with a dot; a directory of keys has nothing else.

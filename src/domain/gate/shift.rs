@@ -7,7 +7,7 @@
 use std::rc::Rc;
 
 use crate::request::paths::{PathFacts, base};
-use crate::surface::shell::{Command, Script};
+use crate::surface::shell::Command;
 
 use super::meant::with_places;
 
@@ -15,11 +15,14 @@ use super::meant::with_places;
 const SHIFTS_MAX: usize = 8;
 
 /// The commands that come after a change, each with the facts as they are then.
-pub(super) fn after(script: &Script, facts: &PathFacts) -> Vec<(usize, Rc<PathFacts>)> {
+pub(super) fn after<'a>(
+    commands: impl IntoIterator<Item = &'a Command>,
+    facts: &PathFacts,
+) -> Vec<(usize, Rc<PathFacts>)> {
     let mut now: Option<Rc<PathFacts>> = None;
     let mut shifts = 0;
     let mut found = Vec::new();
-    for (at, command) in script.commands().iter().enumerate() {
+    for (at, command) in commands.into_iter().enumerate() {
         let here = now.as_deref().unwrap_or(facts);
         // An option may name the directory for its own command.
         let own = directory_option(command).and_then(|dir| here.resolve(&dir)).map(|dir| moved(here, dir));
@@ -87,6 +90,7 @@ fn directory_option(command: &Command) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::surface::shell::Script;
 
     #[test]
     fn directories_and_links_of_earlier_commands_are_followed() {
@@ -103,11 +107,11 @@ mod tests {
             ("git -C sub status", 0, "x", "/ws/sub/x"),
         ];
         for (source, which, path, want) in table {
-            let found = after(&Script::parse(source), &facts);
+            let found = after(Script::parse(source).commands(), &facts);
             let (_, then) = found.iter().find(|(at, _)| *at == which).unwrap();
             assert_eq!(then.resolve(path).as_deref(), Some(want), "{source}");
         }
-        assert!(after(&Script::parse("cat a; cat b"), &facts).is_empty());
-        assert!(after(&Script::parse(&"cd a;".repeat(200)), &facts).len() <= 200);
+        assert!(after(Script::parse("cat a; cat b").commands(), &facts).is_empty());
+        assert!(after(Script::parse(&"cd a;".repeat(200)).commands(), &facts).len() <= 200);
     }
 }

@@ -50,17 +50,32 @@ pub(super) fn targets(command: &Command) -> Vec<Word> {
         "rm" | "rmdir" | "unlink" | "shred" | "srm" | "trash" | "trash-put" | "truncate" | "touch" | "mkdir"
         | "mknod" | "mkfifo" | "tee" | "sponge" | "chmod" | "chown" | "chgrp" | "chattr" | "setfacl" | "setfattr"
         | "patch" | "ed" | "ex" | "vi" | "vim" | "nvim" | "gvim" | "nano" | "emacs" | "pico" | "micro" | "sqlite3"
-        | "mount" => all(),
+        | "mount" | "gzip" | "gunzip" | "bzip2" | "bunzip2" | "xz" | "unxz" | "zstd" | "unzstd" | "dos2unix"
+        | "unix2dos" | "black" | "rustfmt" | "gofmt" | "isort" | "autopep8" | "rename" | "sftp" => all(),
+        "ln" if !argv.has_letter(&['s']) && !argv.says(&["--symbolic"]) => {
+            // Another name of a file: what is written to one is written to the other.
+            let mut found = all();
+            found.extend(into_directory(argv));
+            found
+        }
+        "yq" | "clang-format" | "shfmt" if argv.says(&["-i", "--inplace", "-w"]) => all(),
+        "prettier" | "eslint" | "ruff" | "biome" if argv.says(&["-w", "--write", "--fix", "format"]) => all(),
+        "ffmpeg" | "convert" | "magick" | "script" => argv.operands().next_back().cloned().into_iter().collect(),
+        "cargo" => argv.valued(&["--root", "--target-dir"]),
+        "npm" => argv.valued(&["--prefix"]),
+        "pip" | "pip3" => argv.valued(&["-t", "--target", "--root", "--prefix", "-d", "--dest"]),
+        "socat" => argv.rest.iter().filter_map(opened).collect(),
         "split" => nth(1),
         "cp" | "install" | "ln" | "rsync" | "scp" => into_directory(argv),
         "uniq" | "xxd" => nth(1),
         "sed" | "perl" | "ruby" if edits_in_place(argv) => all(),
+        "sed" => argv.rest.iter().filter_map(|word| Some(word.part(word.text.rsplit_once("w ")?.1))).collect(),
         "awk" | "gawk" if argv.says(&["inplace"]) => all(),
         "wget" => argv.valued(&["-P", "--directory-prefix"]),
         "curl" => argv.valued(&["--output-dir"]),
         "tar" | "bsdtar" | "gtar" if creates(argv) => archive(argv),
         "tar" | "bsdtar" | "gtar" if !argv.rest.iter().any(|word| lists_or_creates(&word.text)) => {
-            argv.valued(&["-C", "--directory"])
+            argv.valued(&["-C", "--directory", "--one-top-level"])
         }
         "zip" => nth(0),
         "unzip" => argv.valued(&["-d"]),
@@ -68,6 +83,7 @@ pub(super) fn targets(command: &Command) -> Vec<Word> {
         "cpio" => argv.valued(&["-D", "--directory"]),
         "csplit" => argv.valued(&["-f", "--prefix"]),
         "openssl" => argv.valued(&["-out"]),
+        "gpg" | "gpg2" | "pandoc" => argv.valued(&["-o"]),
         "iconv" | "tic" => argv.valued(&["-o"]),
         "find" => {
             let mut found = argv.valued(&["-fprint", "-fprint0", "-fprintf", "-fls"]);
@@ -111,7 +127,12 @@ fn finds_to_change(argv: Argv<'_>) -> bool {
 /// Where `cp`, `mv` and their like write: the last operand, or the directory of `-t`, and in it the names of what goes
 /// there.
 fn into_directory(argv: Argv<'_>) -> Vec<Word> {
-    let named = argv.valued(&["-t", "--target-directory"]);
+    let mut named = argv.valued(&["-t", "--target-directory"]);
+    // `install -Dt DIR`: the letter that takes a directory is the last one of its cluster.
+    let clustered =
+        |word: &Word| letters(&word.text).is_some_and(|letters| letters.len() > 1 && letters.ends_with('t'));
+    let behind = argv.rest.iter().position(clustered).and_then(|at| argv.rest.get(at + 1));
+    named.extend(behind.filter(|_| named.is_empty() && matches!(argv.name, "cp" | "mv" | "ln" | "install")).cloned());
     let operands: Vec<&Word> = argv.operands().collect();
     let (directory, sources) = match (named.first(), operands.split_last()) {
         (Some(directory), _) => (directory.clone(), operands.as_slice()),
@@ -153,7 +174,9 @@ fn edits_in_place(argv: Argv<'_>) -> bool {
 
 /// `tar t…` and `tar c…`: nothing is unpacked.
 fn lists_or_creates(option: &str) -> bool {
-    let letters = option.strip_prefix('-').unwrap_or(option);
+    // What follows the `f` of an option is the archive.
+    let letters =
+        option.strip_prefix('-').map_or(option, |letters| letters.split_inclusive('f').next().unwrap_or(letters));
     matches!(option, "--list" | "--create")
         || (letters.len() < 6
             && letters.starts_with(['t', 'c'])
@@ -165,10 +188,19 @@ pub(super) fn creates(argv: Argv<'_>) -> bool {
     argv.rest.iter().any(|word| word.text == "--create" || (lists_or_creates(&word.text) && word.text.contains('c')))
 }
 
+/// The file that an address of `socat` opens.
+fn opened(word: &Word) -> Option<Word> {
+    let (kind, path) = word.text.split_once(':')?;
+    let opens = ["open", "create", "creat", "file", "gopen"].iter().any(|known| kind.eq_ignore_ascii_case(known));
+    opens.then(|| word.part(path.split(',').next().unwrap_or(path)))
+}
+
 /// The archive that `tar` makes: the word behind the letters that end with `f`.
 fn archive(argv: Argv<'_>) -> Vec<Word> {
     let behind = argv.rest.iter().position(|word| lists_or_creates(&word.text) && word.text.ends_with('f'));
-    let named = argv.valued(&["-f", "--file"]);
+    let glued = argv.letters().filter_map(|letters| letters.split_once('f')).filter(|(before, _)| before.contains('c'));
+    let glued = glued.filter(|(_, name)| !name.is_empty()).map(|(_, name)| Word::literal(name));
+    let named = argv.valued(&["-f", "--file"]).into_iter().chain(glued);
     behind
         .and_then(|at| argv.rest.get(at + 1))
         .cloned()
