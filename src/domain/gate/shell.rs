@@ -75,8 +75,7 @@ fn judge_here(policy: &Policy, case: Case<'_>, script: &Script) -> Finding {
     }
     // What a command means once the line has set the variables in it, has changed the directory, or has laid a link.
     let told = told(script, &fed.texts);
-    let told: Option<Vec<Opened<'_>>> =
-        told.as_ref().map(|told| told.iter().map(|command| Opened::of(command, &fed)).collect());
+    let told: Vec<(usize, Opened<'_>)> = told.iter().map(|(at, command)| (*at, Opened::of(command, &fed))).collect();
     let further = |opened: &Opened<'_>, facts: &PathFacts| {
         let part = Part::of(opened, facts);
         let mut findings = immune(policy, &part, &fed);
@@ -85,13 +84,14 @@ fn judge_here(policy: &Policy, case: Case<'_>, script: &Script) -> Finding {
         findings.extend(written.into_iter().filter(|found| found.verdict != Verdict::Allow));
         findings
     };
-    for (told, _) in told.iter().flatten().zip(&opened).filter(|(told, opened)| told.command != opened.command) {
+    let mut lasting: Vec<&Opened<'_>> = opened.iter().collect();
+    for (at, told) in &told {
         findings.extend(forbidden(policy, told));
         findings.extend(further(told, case.facts));
+        lasting[*at] = told;
     }
-    let lasting = told.as_ref().unwrap_or(&opened);
     for (at, facts) in shift::after(lasting.iter().map(|opened| opened.command), case.facts) {
-        findings.extend(further(&lasting[at], &facts));
+        findings.extend(further(lasting[at], &facts));
     }
     if policy.mode == Mode::BypassPermissions && is_fork_bomb(script) {
         findings.push(Finding::new(Verdict::Ask, Step::Mode, "it is a dangerous command: it takes the machine down"));

@@ -13,34 +13,38 @@ use super::removal::part;
 
 /// How many values of a variable are looked at; a loop over more is seen to go through these.
 const VALUES_MAX: usize = 16;
+/// How many commands the values of variables may make; what is beyond has all of them in braces.
+const TOLD_MAX: usize = 256;
 /// The longest text that a word may become: values of values grow fast, and no path is longer.
 const TEXT_BYTES_MAX: usize = 4096;
 
-/// The commands with what is known put in; `None` when they stay what they are. `fed` are the texts that the script
-/// feeds to commands which read.
-pub(super) fn told(script: &Script, fed: &[String]) -> Option<Vec<Command>> {
+/// The commands whose words are known now, and where in the line they stand: one for each value of a variable that may
+/// have several, in their order. `fed` are the texts that the script feeds to commands which read.
+pub(super) fn told(script: &Script, fed: &[String]) -> Vec<(usize, Command)> {
+    let mut found = Vec::new();
     let varies = |word: &Word| word.text.contains(['$', '`']);
     let uses = |command: &Command| {
         command.words.iter().any(varies) || command.redirects.iter().any(|redirect| varies(&redirect.target))
     };
     if !script.commands().iter().any(uses) {
-        return None;
+        return found;
     }
     let mut known = Known::default();
-    let mut changed = false;
-    let mut commands = Vec::with_capacity(script.commands().len());
-    for command in script.commands() {
+    for (at, command) in script.commands().iter().enumerate() {
         known.learn_assignments(command);
-        let mut told = command.clone();
-        told.words = command.words.iter().flat_map(|word| known.put_into(word)).collect();
-        for redirect in &mut told.redirects {
-            redirect.target = known.filled(&redirect.target);
+        let whole = if uses(command) { known.put_into_all(command, None) } else { command.clone() };
+        known.learn(&whole, fed);
+        if whole == *command {
+            continue;
         }
-        known.learn(&told, fed);
-        changed |= told != *command;
-        commands.push(told);
+        match known.only_choice(command) {
+            Some(values) if found.len() + values <= TOLD_MAX => {
+                found.extend((0..values).map(|which| (at, known.put_into_all(command, Some(which)))));
+            }
+            Some(_) | None => found.push((at, whole)),
+        }
     }
-    changed.then_some(commands)
+    found
 }
 
 /// The variables that the line has set so far.
@@ -59,7 +63,7 @@ impl Known {
 
     fn learn_assignments(&mut self, command: &Command) {
         for one in &command.assignments {
-            let value = self.filled(&one.value);
+            let value = self.filled(&one.value, None);
             self.set(&one.name, value);
         }
     }
@@ -103,16 +107,42 @@ impl Known {
         }
     }
 
+    /// The command with its words filled. `which` is the value to take of a variable that has several; without it all
+    /// of them stand in braces.
+    fn put_into_all(&self, command: &Command, which: Option<usize>) -> Command {
+        let mut told = command.clone();
+        told.words = command.words.iter().flat_map(|word| self.put_into(word, which)).collect();
+        for redirect in &mut told.redirects {
+            redirect.target = self.filled(&redirect.target, which);
+        }
+        told
+    }
+
+    /// How many values the one variable has that decides what the command is; `None` when it is not exactly one.
+    fn only_choice(&self, command: &Command) -> Option<usize> {
+        let targets = command.redirects.iter().map(|redirect| &redirect.target);
+        let texts = command.words.iter().chain(targets).map(|word| word.text.as_str());
+        let mut names: Vec<&str> = texts.flat_map(expansions).filter_map(name_of).collect();
+        names.retain(|name| self.values.get(*name).is_some_and(|values| values.len() > 1));
+        names.sort_unstable();
+        names.dedup();
+        let [name] = names.as_slice() else { return None };
+        self.values.get(*name).map(Vec::len)
+    }
+
     /// The words that a word becomes: without quotes a value falls apart at its blanks.
-    fn put_into(&self, word: &Word) -> Vec<Word> {
-        let filled = self.filled(word);
+    fn put_into(&self, word: &Word, which: Option<usize>) -> Vec<Word> {
+        let filled = self.filled(word, which);
         if !word.expands || word.quoted || filled == *word || !filled.text.contains(char::is_whitespace) {
             return vec![filled];
         }
         filled.text.split_whitespace().map(|text| filled.part(text)).collect()
     }
 
-    fn filled(&self, word: &Word) -> Word {
+    fn filled(&self, word: &Word, which: Option<usize>) -> Word {
+        if !word.text.contains(['$', '`']) {
+            return word.clone();
+        }
         let mut filled = word.clone();
         filled.text.clear();
         let mut left = word.text.as_str();
@@ -120,7 +150,10 @@ impl Known {
             filled.text.push_str(&left[..at]);
             let Some((part, rest)) = part(&left[at..]) else { return word.clone() };
             left = rest;
-            let values = self.values_of(part);
+            let mut values = self.values_of(part);
+            if let Some(which) = which.filter(|which| *which < values.len()) {
+                values = vec![values.swap_remove(which)];
+            }
             let first = filled.text.is_empty();
             match values.as_slice() {
                 [] => filled.text.push_str(part),
@@ -155,17 +188,37 @@ impl Known {
         if let Some(printed) = printed(part) {
             return vec![Word::literal(printed)];
         }
-        let inner = part.strip_prefix('$').unwrap_or("");
-        let inner = inner.strip_prefix('{').and_then(|inner| inner.strip_suffix('}')).unwrap_or(inner);
-        let is_name = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
-        let end = inner.find(|letter| !is_name(letter)).unwrap_or(inner.len());
-        let (name, operator) = if end == 0 { (inner, "") } else { inner.split_at(end) };
+        let Some((name, operator)) = split(part) else { return Vec::new() };
         if let Some(values) = self.values.get(name) {
             return values.clone();
         }
         let default = [":-", ":=", "-", "="].iter().find_map(|sign| operator.strip_prefix(sign));
         default.filter(|text| !text.is_empty() && !text.contains('$')).map(Word::literal).into_iter().collect()
     }
+}
+
+/// The expansions in a text.
+fn expansions(text: &str) -> impl Iterator<Item = &str> {
+    let mut left = text;
+    std::iter::from_fn(move || {
+        let (found, rest) = part(&left[left.find(['$', '`'])?..])?;
+        left = rest;
+        Some(found)
+    })
+}
+
+/// The variable of an expansion.
+fn name_of(part: &str) -> Option<&str> {
+    split(part).map(|(name, _)| name)
+}
+
+/// The variable of an expansion, and what is done to its value.
+fn split(part: &str) -> Option<(&str, &str)> {
+    let inner = part.strip_prefix('$')?;
+    let inner = inner.strip_prefix('{').and_then(|inner| inner.strip_suffix('}')).unwrap_or(inner);
+    let is_name = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
+    let end = inner.find(|letter| !is_name(letter)).unwrap_or(inner.len());
+    Some(if end == 0 { (inner, "") } else { inner.split_at(end) })
 }
 
 /// What `echo` or `printf` prints into a word, where it is one plain text.
@@ -192,9 +245,10 @@ mod tests {
         let table = [
             ("d=a; cp x $d/y", "cp x a/y"),
             ("d=a && cp x \"${d}/y\"", "cp x a/y"),
-            ("d=a; d=b; rm $d", "rm {a,b}"),
+            ("d=a; d=b; rm $d", "rm a"),
             ("a=.g; b=${a}it; cat $b/x", "cat .git/x"),
-            ("for d in a b; do rm $d; done", "rm {a,b}"),
+            ("for d in a b; do rm $d/$d; done", "rm b/b"),
+            ("d=a; d=b; e=c; e=f; rm $d/$e", "rm {a,b}/{c,f}"),
             ("export d=a; rm $d", "rm a"),
             ("read d <<< a; rm $d", "rm a"),
             ("set -- a b; rm $2", "rm b"),
@@ -210,12 +264,13 @@ mod tests {
         for (source, want) in table {
             let script = Script::parse(source);
             let fed = super::super::peel::fed_texts(&script);
-            let commands = told(&script, &fed).unwrap_or_else(|| script.commands().to_vec());
-            assert!(commands.iter().any(|command| command.joined() == want), "{source}: {commands:?}");
+            let told = told(&script, &fed);
+            let mut commands = script.commands().iter().chain(told.iter().map(|(_, command)| command));
+            assert!(commands.any(|command| command.joined() == want), "{source}: {told:?}");
         }
         let doubles: String = (0..200).map(|at| format!("v{}=$v{at}$v{at}; ", at + 1)).collect();
         let script = Script::parse(&format!("v0=ab; {doubles} rm $v200"));
-        let longest = told(&script, &[]).into_iter().flatten().flat_map(|command| command.words);
+        let longest = told(&script, &[]).into_iter().flat_map(|(_, command)| command.words);
         assert!(longest.map(|word| word.text.len()).max() < Some(TEXT_BYTES_MAX * 2));
     }
 }
