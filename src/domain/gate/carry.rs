@@ -4,9 +4,9 @@
 //! program and runs two. A deny looks at the second one; an allow with a `*` never covers it. What is not on these lists
 //! is not seen, and a rule for the program itself is what remains.
 
+use crate::request::paths::base;
 use crate::surface::shell::{Command, Word};
 
-use super::peel::base;
 use super::reach::quoted_in;
 use super::script;
 
@@ -45,6 +45,9 @@ const CARRIERS: &[(&[&str], &[&str])] = &[
     (&["pwsh", "powershell"], &["-c", "-Command", "-command", "-EncodedCommand"]),
     (&["fzf"], &["--preview", "--bind"]),
     (&["salt"], &["cmd.run"]),
+    (&["go"], &["-exec", "-toolexec", "-vettool"]),
+    (&["gdb"], &["-ex", "-iex", "--eval-command"]),
+    (&["lldb"], &["-o", "--one-line"]),
 ];
 
 /// Programs in whose arguments a command stands behind a mark of their own.
@@ -183,11 +186,21 @@ pub(super) fn runs_by_option(command: &Command) -> bool {
         "fd" | "fdfind" => has(&["-x", "-X", "--exec", "--exec-batch"]),
         "env" => rest.iter().any(|word| !word.text.starts_with('-') && !word.text.contains('=')),
         "ssh" => !values(rest, &["-o"]).is_empty(),
+        // A file of options may name others to write.
+        "curl" => has(&["-K", "--config"]),
+        "sqlite3" | "psql" | "mysql" | "mariadb" => runs_by_mark(rest),
         "socat" => rest.iter().any(|word| ["EXEC:", "SYSTEM:", "SHELL:"].iter().any(|mark| word.text.contains(mark))),
         "sed" => !script::sed_is_plain(rest),
         "awk" | "gawk" | "mawk" | "nawk" => !script::awk_is_plain(rest),
         _ => false,
     }
+}
+
+/// A shell of a database is told to run a command, or to load a library.
+fn runs_by_mark(rest: &[Word]) -> bool {
+    const ACTS: &[&str] = &[".shell", ".system", ".load", "\\!", "|", "program", "load_extension"];
+    let acts = |text: &str| ACTS.iter().any(|act| text.contains(act));
+    rest.iter().any(|word| acts(&word.text.to_lowercase()))
 }
 
 /// `make -f -`: the rules come in by the standard input.

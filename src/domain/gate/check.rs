@@ -444,7 +444,7 @@ pub fn covers_example(rule: &Rule, example: &str, facts: &PathFacts) -> Result<b
     let policy = Policy { rules: Arc::new(Rules::new(vec![rule.clone()])), ..Policy::plain(asker) };
     let case = Case { nature: &nature, facts, protective: false, classifier: None };
     let found = match &nature.deed {
-        Deed::Shell { script, .. } => return Ok(shell::covers(rule, case, script)),
+        Deed::Shell { script, .. } => return Ok(shell::covers(rule, script)),
         Deed::Read { .. }
         | Deed::Write { .. }
         | Deed::Fetch { .. }

@@ -9,8 +9,8 @@ use crate::request::why::Step;
 use crate::risk::Risk;
 use crate::surface::nature::{Deed, Nature};
 
-use super::matches::{Matched, choose, matched};
-use super::pattern::Anchors;
+use super::matches::{Matched, choose_of, matched};
+use super::pattern::{Anchors, Spelled};
 use super::policy::{Mode, Policy};
 use super::protected::{protected, secret, secret_below};
 use super::shell;
@@ -206,7 +206,9 @@ fn below(policy: &Policy, case: Case<'_>, place: &Place) -> Option<Finding> {
     let Deed::Read { below: true, .. } = &case.nature.deed else { return None };
     let dir = place.canonical.as_deref()?;
     let anchors = Anchors::new(case.facts);
-    let found = choose(policy, |rule| rule.may_lie_below(false, dir, &anchors));
+    let spelled = Spelled::new(dir);
+    let about = policy.rules.against_paths().filter(|rule| rule.may_lie_below(false, &spelled, &anchors));
+    let found = choose_of(policy.order, about);
     found.deny.or(found.ask).map(|rule| shell::below_finding(rule, dir.to_owned()))
 }
 

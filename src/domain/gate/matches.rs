@@ -40,15 +40,20 @@ pub(crate) fn matched(policy: &Policy, case: Case<'_>) -> Matched {
 fn matched_path(policy: &Policy, case: Case<'_>, path: &str, write: bool) -> Matched {
     let Some(canonical) = case.facts.resolve(path) else { return Matched::default() };
     let written = if case.facts.links.is_empty() { None } else { case.facts.written(path) };
-    let (seen, anchors) = (Seen::new(canonical, written), Anchors::new(case.facts));
+    let (seen, anchors) = (Seen::new(&canonical, written), Anchors::new(case.facts));
     choose(policy, |rule| rule.covers_path(write, &seen, &anchors))
 }
 
 /// Chooses among the rules that match: the strongest authority, then the newest, is named.
 pub(crate) fn choose(policy: &Policy, matches: impl Fn(&Rule) -> bool) -> Matched {
+    choose_of(policy.order, policy.rules.all().iter().filter(|rule| matches(rule)))
+}
+
+/// Chooses among rules that are known to match, oldest first.
+pub(crate) fn choose_of<'a>(order: RuleOrder, matching: impl Iterator<Item = &'a Rule>) -> Matched {
     let mut best: [Option<&Rule>; 3] = [None; 3];
     let mut top: Option<&Rule> = None;
-    for rule in policy.rules.all().iter().filter(|rule| matches(rule)) {
+    for rule in matching {
         let slot = match rule.verb() {
             Verb::Deny => 0,
             Verb::Ask => 1,
@@ -61,7 +66,7 @@ pub(crate) fn choose(policy: &Policy, matches: impl Fn(&Rule) -> bool) -> Matche
             }
         }
     }
-    match policy.order {
+    match order {
         RuleOrder::Strictest => {
             let [deny, ask, allow] = best;
             Matched { deny: deny.map(finding), ask: ask.map(finding), allow: allow.map(finding) }

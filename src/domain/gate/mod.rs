@@ -7,15 +7,16 @@
 //! # A shell command, and what remains unseen
 //!
 //! `shell` takes a command apart; `peel`, `reach` and `carry` find what it runs besides itself, `written` what it writes,
-//! `tree` what it reads as a whole, `removal` and `danger` what no rule was meant for, `shift` what an earlier command of
-//! the line does to the paths of a later one. By design it stays a reading of the text:
+//! `tree` what it reads as a whole, `removal` and `danger` what no rule was meant for, `shift` and `told` what an earlier command
+//! of the line does to the paths and the words of a later one. By design it stays a reading of the text:
 //!
 //! - What a file holds is not read: a script, a Makefile, a package's scripts, a program. An allow for `make` is an allow
 //!   for whatever the Makefile says, and a deny for `rm` does not reach into it.
-//! - What only runs is not run: a name that is put together from variables or by another command matches no allow, is
-//!   asked about in every mode but `bypassPermissions`, and is seen by no deny.
-//! - A variable that stands alone (`rm -rf $dir`) is what somebody put into it. With a slash beside it, unset, it is the
-//!   root, and is asked about.
+//! - What only runs is not run: `told` puts in what the line itself sets (`d=.git; cp a $d/x`, a loop, `$(echo x)`). A
+//!   name that is put together from anything else matches no allow, is asked about in every mode but
+//!   `bypassPermissions`, and is seen by no deny.
+//! - A variable that stands alone and that the line does not set (`rm -rf $dir`) is what somebody put into it: unset, it
+//!   removes nothing. With a slash beside it, unset, it is the root, and is asked about.
 //! - The programs and options on the lists are the well-known ones. One that is not there is judged by its rules and its
 //!   mode; in `bypassPermissions` that is: allowed.
 //! - Files that are named inside of an archive, a branch or a commit (`tar x`, `git checkout`) are not known; those of a
@@ -26,6 +27,7 @@
 //! - Searches of a folder that may hold what is denied are asked about, not denied: nobody here knows what lies there.
 
 mod address;
+mod argv;
 pub mod breaker;
 mod carry;
 pub mod check;
@@ -33,6 +35,7 @@ mod danger;
 pub mod decide;
 pub mod docket;
 mod matches;
+mod meant;
 mod pattern;
 mod peel;
 pub mod policy;
@@ -40,8 +43,10 @@ pub mod protected;
 mod reach;
 mod removal;
 pub mod rule;
+mod runs;
 mod script;
 mod shell;
 mod shift;
+mod told;
 mod tree;
 mod written;

@@ -1,8 +1,10 @@
 //! The patterns inside rules: text with `*`, and paths with anchors.
 
+use std::borrow::Cow;
+
 use globset::{GlobBuilder, GlobMatcher};
 
-use crate::request::paths::{PathFacts, within};
+use crate::request::paths::{PathFacts, base, parts, within};
 
 /// Text with `*`, which stands for any text, spaces included. Without a `*` it is exact, never a substring.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,16 +45,25 @@ impl TextPattern {
         self.exact.word_end || self.exact.parts.len() > 1
     }
 
+    /// It begins with this text, at the end of a word, before its first `*`.
+    pub(crate) fn fixes(&self, head: &str) -> bool {
+        let Parts { parts, word_end } = &self.exact;
+        let rest = parts.first().and_then(|first| first.strip_prefix(head));
+        rest.is_some_and(|rest| rest.starts_with(' ') || (rest.is_empty() && *word_end && parts.len() == 1))
+    }
+
     pub(crate) fn matches(&self, text: &str) -> bool {
         self.exact.matches(text)
     }
 
     pub(crate) fn matches_folded(&self, text: &str) -> bool {
-        if text.bytes().all(|byte| byte.is_ascii() && !byte.is_ascii_uppercase()) {
-            self.folded.matches(text)
-        } else {
-            self.folded.matches(&text.to_lowercase())
-        }
+        if is_folded(text) { self.folded.matches(text) } else { self.folded.matches(&text.to_lowercase()) }
+    }
+
+    /// As one of the above, for a text that many rules look at.
+    pub(crate) fn matches_spelled(&self, text: &Spelled<'_>, generous: bool) -> bool {
+        let parts = if generous { &self.folded } else { &self.exact };
+        parts.matches(text.as_str(generous))
     }
 }
 
@@ -78,29 +89,43 @@ impl Parts {
     }
 }
 
-/// A path in both spellings, made once for all rules of a decision.
+/// A text in both spellings, made once for all rules of a decision.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Spelled {
-    exact: String,
-    folded: String,
+pub(crate) struct Spelled<'a> {
+    exact: Cow<'a, str>,
+    /// In lower case, when that is another text.
+    folded: Option<String>,
 }
 
-impl Spelled {
-    pub(crate) fn new(path: String) -> Spelled {
-        Spelled { folded: path.to_lowercase(), exact: path }
+impl<'a> Spelled<'a> {
+    pub(crate) fn new(text: impl Into<Cow<'a, str>>) -> Spelled<'a> {
+        let text = text.into();
+        Spelled { folded: (!is_folded(&text)).then(|| text.to_lowercase()), exact: text }
     }
 
     fn as_str(&self, folded: bool) -> &str {
-        if folded { &self.folded } else { &self.exact }
+        match &self.folded {
+            Some(text) if folded => text,
+            Some(_) | None => &self.exact,
+        }
     }
+
+    pub(crate) fn folded(&self) -> &str {
+        self.as_str(true)
+    }
+}
+
+/// It is surely in lower case.
+pub(crate) fn is_folded(text: &str) -> bool {
+    text.bytes().all(|byte| byte.is_ascii() && !byte.is_ascii_uppercase())
 }
 
 /// Where relative rules begin, resolved once for all rules of a decision.
 #[derive(Debug)]
 pub(crate) struct Anchors<'a> {
     facts: &'a PathFacts,
-    cwd: Option<Spelled>,
-    home: Option<Spelled>,
+    cwd: Option<Spelled<'static>>,
+    home: Option<Spelled<'static>>,
 }
 
 impl<'a> Anchors<'a> {
@@ -115,7 +140,7 @@ impl<'a> Anchors<'a> {
 pub(crate) struct PathPattern {
     anchor: Anchor,
     /// The path up to the first part with a wildcard; may hold `..`.
-    literal: Spelled,
+    literal: Spelled<'static>,
     /// The literal has no dots, so that without symlinks it can be compared as it stands.
     plain: bool,
     varies: Varies,
@@ -129,9 +154,9 @@ enum Varies {
     /// `**`: anything below.
     Anything,
     /// One name, at any depth.
-    Name(Spelled),
-    /// A pattern.
-    Glob { exact: GlobMatcher, folded: GlobMatcher },
+    Name(Spelled<'static>),
+    /// A pattern, and the text that everything it fits ends with.
+    Glob { exact: GlobMatcher, folded: GlobMatcher, end: Spelled<'static> },
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -139,7 +164,7 @@ enum Anchor {
     Root,
     Home,
     /// The directory of the file in which the rule stands.
-    File(Spelled),
+    File(Spelled<'static>),
     Cwd,
     /// A bare name: at any depth.
     Anywhere,
@@ -188,7 +213,7 @@ impl PathPattern {
     }
 
     /// `path` is canonical, or at least absolute. Generous patterns fold case, and a directory covers what is below.
-    pub(crate) fn matches(&self, path: &Spelled, anchors: &Anchors<'_>, generous: bool) -> bool {
+    pub(crate) fn matches(&self, path: &Spelled<'_>, anchors: &Anchors<'_>, generous: bool) -> bool {
         let start = match &self.anchor {
             Anchor::Root => None,
             Anchor::Home => Some(anchors.home.as_ref()),
@@ -211,10 +236,10 @@ impl PathPattern {
         }
         // A link may lie on the rule's own way.
         let start = match &self.anchor {
-            Anchor::File(dir) => &dir.exact,
-            Anchor::Cwd => &anchors.facts.cwd,
+            Anchor::File(dir) => &*dir.exact,
+            Anchor::Cwd => anchors.facts.cwd.as_str(),
             Anchor::Home => "~",
-            Anchor::Anywhere if !generous => &anchors.facts.cwd,
+            Anchor::Anywhere if !generous => anchors.facts.cwd.as_str(),
             Anchor::Root | Anchor::Anywhere => "/",
         };
         let Some(base) = anchors.facts.resolve(&format!("{start}/{}", self.literal.exact)) else { return false };
@@ -224,72 +249,65 @@ impl PathPattern {
 
     /// A known symlink lies on the way to the literal directory.
     fn is_behind_a_link(&self, anchors: &Anchors<'_>) -> bool {
-        if anchors.facts.links.is_empty() {
+        let links = &anchors.facts.links;
+        let of_file = matches!(self.anchor, Anchor::File(_));
+        if links.is_empty() || (self.literal.exact.is_empty() && !of_file) {
             return false;
         }
         let start = match &self.anchor {
             Anchor::Root | Anchor::Anywhere => "/",
             Anchor::Home => anchors.home.as_ref().map_or("/", |home| &home.exact),
             Anchor::Cwd => anchors.cwd.as_ref().map_or("/", |cwd| &cwd.exact),
-            Anchor::File(dir) => &dir.exact,
+            Anchor::File(dir) => &*dir.exact,
         };
-        anchors.facts.links.keys().any(|link| {
+        links.keys().any(|link| {
             let on_the_rest = below(link, start).is_some_and(|rest| {
                 let rest = rest.trim_start_matches('/');
                 let literal = self.literal.exact.strip_prefix(rest);
                 !rest.is_empty() && literal.is_some_and(|left| left.is_empty() || left.starts_with('/'))
             });
-            on_the_rest || (matches!(self.anchor, Anchor::File(_)) && below(start, link).is_some())
+            on_the_rest || (of_file && below(start, link).is_some())
         })
     }
 
-    /// What it says before anything varies, resolved.
+    /// What it says before anything varies, resolved, in lower case.
     fn base(&self, anchors: &Anchors<'_>) -> Option<String> {
         let start = match &self.anchor {
             Anchor::Root | Anchor::Anywhere => "/",
             Anchor::Home => "~",
-            Anchor::File(dir) => &dir.exact,
-            Anchor::Cwd => &anchors.facts.cwd,
+            Anchor::File(dir) => &*dir.exact,
+            Anchor::Cwd => anchors.facts.cwd.as_str(),
         };
-        anchors.facts.resolve(&format!("{start}/{}", self.literal.exact))
+        anchors.facts.resolve(&format!("{start}/{}", self.literal.exact)).map(|base| base.to_lowercase())
     }
 
     /// A path that this rule is about may lie below this directory (canonical); nobody here knows whether it does.
     /// `anywhere` also counts a bare name, which any directory may hold.
-    pub(crate) fn may_lie_below(&self, dir: &str, anchors: &Anchors<'_>, anywhere: bool) -> bool {
+    pub(crate) fn may_lie_below(&self, dir: &Spelled<'_>, anchors: &Anchors<'_>, anywhere: bool) -> bool {
         if self.anchor == Anchor::Anywhere {
             return anywhere;
         }
         let Some(base) = self.base(anchors) else { return false };
-        let (base, dir) = (base.to_lowercase(), dir.to_lowercase());
+        let dir = dir.folded();
         let varies = match self.varies {
             Varies::Glob { .. } => true,
             Varies::Nothing | Varies::Anything | Varies::Name(_) => false,
         };
-        within(&base, &dir) && (base != dir || varies) || (varies && within(&dir, &base))
+        within(&base, dir) && (base != dir || varies) || (varies && within(dir, &base))
     }
 
-    /// A shell pattern, absolute, may stand for a path that this rule is about. A part of hardly more than stars stands
-    /// for anything, and is not taken for one that looks for this path.
-    pub(crate) fn may_be_meant_by(&self, pattern: &str, anchors: &Anchors<'_>) -> bool {
-        let parts: Vec<&str> = pattern.split('/').filter(|part| !part.is_empty()).collect();
-        let wild = |part: &str| part.contains(['*', '?', '[']);
-        let fits = |part: &str, name: &str| {
-            if !wild(part) {
-                return part.to_lowercase() == name;
-            }
-            let looks = part.chars().any(char::is_alphanumeric);
-            let glob = GlobBuilder::new(part).literal_separator(true).case_insensitive(true).build();
-            looks && glob.is_ok_and(|glob| glob.compile_matcher().is_match(name))
-        };
+    /// A shell pattern, absolute, may stand for a path that this rule is about.
+    pub(crate) fn may_be_meant_by(&self, meant: &ShellPattern, anchors: &Anchors<'_>) -> bool {
         if let (Anchor::Anywhere, Varies::Name(name)) = (&self.anchor, &self.varies) {
-            return parts.iter().any(|part| wild(part) && fits(part, &name.folded));
+            return meant.parts.iter().any(|part| part.varies() && part.fits(name.folded()));
+        }
+        if self.literal.exact.is_empty() {
+            return false;
         }
         let Some(base) = self.base(anchors) else { return false };
-        let base = base.to_lowercase();
-        let names: Vec<&str> = base.split('/').filter(|name| !name.is_empty()).collect();
-        let met = parts.len() >= names.len() && !self.literal.exact.is_empty();
-        met && parts.iter().zip(&names).all(|(part, name)| fits(part, name))
+        let mut names = base.split('/').filter(|name| !name.is_empty());
+        let mut parts = meant.parts.iter();
+        names.all(|name| parts.next().is_some_and(|part| part.fits(name)))
     }
 
     /// `rest` is empty for the literal directory itself, else it begins with a slash.
@@ -305,13 +323,64 @@ impl PathPattern {
         match &self.varies {
             Varies::Nothing => generous,
             Varies::Anything => true,
-            Varies::Name(name) if generous => inner.split('/').any(|part| part == name.folded),
-            Varies::Name(name) => inner.rsplit('/').next() == Some(&name.exact),
-            Varies::Glob { folded, .. } if generous => {
-                let ends = inner.match_indices('/').map(|(at, _)| at).chain([inner.len()]);
-                ends.into_iter().any(|end| folded.is_match(&inner[..end]))
+            Varies::Name(name) if generous => parts(inner).any(|part| part == name.folded()),
+            Varies::Name(name) => base(inner) == name.exact,
+            Varies::Glob { folded, end, .. } if generous => {
+                let slashes = inner.bytes().enumerate().filter(|(_, byte)| *byte == b'/').map(|(at, _)| at);
+                let mut begins = slashes.chain([inner.len()]).map(|end| &inner[..end]);
+                // Outside of ASCII a pattern that folds case fits more than what is in lower case.
+                begins.any(|text| (text.ends_with(end.folded()) || !text.is_ascii()) && folded.is_match(text))
             }
-            Varies::Glob { exact, .. } => exact.is_match(inner),
+            Varies::Glob { exact, end, .. } => inner.ends_with(&*end.exact) && exact.is_match(inner),
+        }
+    }
+}
+
+/// A pattern of file names that a shell expands, absolute, read once for all rules of a decision.
+#[derive(Debug)]
+pub(crate) struct ShellPattern {
+    /// As it was written.
+    pub(crate) text: String,
+    parts: Vec<ShellPart>,
+}
+
+#[derive(Debug)]
+enum ShellPart {
+    /// A name, in lower case.
+    Name(String),
+    Glob(GlobMatcher),
+    /// Hardly more than stars: it stands for anything, and is not taken for one that looks for a certain path.
+    Anything,
+}
+
+impl ShellPattern {
+    pub(crate) fn new(text: String) -> ShellPattern {
+        let parts = text.split('/').filter(|part| !part.is_empty()).map(ShellPart::of).collect();
+        ShellPattern { text, parts }
+    }
+}
+
+impl ShellPart {
+    fn of(part: &str) -> ShellPart {
+        if !part.contains(['*', '?', '[']) {
+            return ShellPart::Name(part.to_lowercase());
+        }
+        if !part.chars().any(char::is_alphanumeric) {
+            return ShellPart::Anything;
+        }
+        let glob = GlobBuilder::new(part).literal_separator(true).case_insensitive(true).build();
+        glob.map_or(ShellPart::Anything, |glob| ShellPart::Glob(glob.compile_matcher()))
+    }
+
+    fn varies(&self) -> bool {
+        !matches!(self, ShellPart::Name(_))
+    }
+
+    fn fits(&self, name: &str) -> bool {
+        match self {
+            ShellPart::Name(part) => part == name,
+            ShellPart::Glob(glob) => glob.is_match(name),
+            ShellPart::Anything => false,
         }
     }
 }
@@ -333,7 +402,9 @@ impl Varies {
                 GlobBuilder::new(glob).literal_separator(true).backslash_escape(true).case_insensitive(fold).build();
             glob.map(|glob| glob.compile_matcher()).map_err(|error| format!("its pattern is wrong: {}", error.kind()))
         };
-        Ok(Varies::Glob { exact: build(false)?, folded: build(true)? })
+        let end = glob.rsplit(['*', '?', '[', ']', '{', '}', '\\', '/']).next().filter(|end| end.is_ascii());
+        let end = Spelled::new(end.unwrap_or("").to_owned());
+        Ok(Varies::Glob { exact: build(false)?, folded: build(true)?, end })
     }
 }
 

@@ -3,6 +3,7 @@
 //! For an allow only wrappers that change nothing about what is run are peeled; for a deny everything that can be seen
 //! through.
 
+use crate::request::paths::base;
 use crate::surface::shell::{Command, Script, Word};
 
 use super::{carry, reach};
@@ -10,7 +11,7 @@ use super::{carry, reach};
 /// How many commands one command may turn out to run, and how deep they may be wrapped. What is beyond is not seen, and
 /// the gate says so: padding must not hide what comes after it.
 const VIEWS_MAX: usize = 64;
-const WRAPPED_MAX: usize = 8;
+pub(super) const WRAPPED_MAX: usize = 8;
 
 /// Variables that change only how output looks.
 const HARMLESS_VARIABLES: &[&str] = &[
@@ -28,7 +29,7 @@ const HARMLESS_VARIABLES: &[&str] = &[
 ];
 
 /// A wrapper: the options that take a value in the next word, and how many operands come before the command.
-struct Wrapper {
+pub(super) struct Wrapper {
     name: &'static str,
     valued: &'static [&'static str],
     operands: usize,
@@ -154,8 +155,13 @@ fn transparent(words: &[Word]) -> Option<&[Word]> {
     (!inner.is_empty()).then_some(inner)
 }
 
+/// The wrapper of this name, whether or not it changes what is run.
+pub(super) fn wrapper(name: &str) -> Option<&'static Wrapper> {
+    TRANSPARENT.iter().chain(WRAPPERS).find(|wrapper| wrapper.name == name)
+}
+
 /// What comes after the options and the operands of a wrapper.
-fn after<'a>(words: &'a [Word], wrapper: &Wrapper) -> &'a [Word] {
+pub(super) fn after<'a>(words: &'a [Word], wrapper: &Wrapper) -> &'a [Word] {
     let mut left = words;
     let mut operands = wrapper.operands;
     while let Some((word, rest)) = left.split_first() {
@@ -182,11 +188,6 @@ fn after<'a>(words: &'a [Word], wrapper: &Wrapper) -> &'a [Word] {
 
 fn name_of(words: &[Word]) -> Option<&str> {
     words.first().filter(|word| word.is_fixed()).map(|word| base(&word.text))
-}
-
-/// The file name of a path.
-pub(super) fn base(path: &str) -> &str {
-    path.rsplit('/').next().unwrap_or(path)
 }
 
 /// A command that another one can be seen to run.
@@ -319,7 +320,7 @@ fn look(words: &[Word], fed: bool, depth: usize, nested: bool, views: &mut Views
     views.push(View { command: itself, nested });
     let Some(name) = name_of(words) else { return };
     let rest = &words[1..];
-    if let Some(wrapper) = TRANSPARENT.iter().chain(WRAPPERS).find(|wrapper| wrapper.name == name) {
+    if let Some(wrapper) = wrapper(name) {
         look(after(rest, wrapper), fed, depth - 1, nested, views);
     }
     let script = |text: &str, views: &mut Views| look_into(text, depth - 1, views);
@@ -362,7 +363,10 @@ fn look(words: &[Word], fed: bool, depth: usize, nested: bool, views: &mut Views
         }
         "eval" => script(&joined(rest), views),
         "trap" => script(rest.iter().find(|word| word.text != "--").map_or("", |word| word.text.as_str()), views),
-        "watch" => script(&joined(after(rest, &WRAPPERS[9])), views),
+        "watch" => {
+            let watched = wrapper(name).map_or(rest, |wrapper| after(rest, wrapper));
+            script(&joined(watched), views);
+        }
         "env" => {
             if let Some(at) = rest.iter().position(|word| matches!(word.text.as_str(), "-S" | "--split-string")) {
                 script(&joined(&rest[at + 1..]), views);
@@ -409,67 +413,6 @@ fn verbs_behind_options(rest: &[Word]) -> Vec<usize> {
         }
     }
     found
-}
-
-/// The verb of a command, behind its options and what they may take.
-fn has_verb(rest: &[&str], verbs: &[&str]) -> bool {
-    let is_option = |at: usize| rest.get(at).is_some_and(|word| word.starts_with('-'));
-    let first = rest.iter().position(|word| !word.starts_with('-'));
-    first.is_some_and(|first| {
-        let value = first > 0 && !rest[first - 1].contains('=');
-        verbs.contains(&rest[first])
-            || (value && rest.get(first + 1).is_some_and(|word| verbs.contains(word)))
-            || (value && is_option(first + 1) && rest[first + 1..].iter().any(|word| verbs.contains(word)))
-    })
-}
-
-/// The command runs what its arguments say, so that a rule with a `*` would allow anything.
-pub(super) fn runs_its_arguments(command: &Command) -> bool {
-    let words: Vec<&str> = command.words.iter().map(|word| word.text.as_str()).collect();
-    let Some((name, rest)) = words.split_first() else { return false };
-    if carry::runs_by_option(command) || runs_what_it_is_fed(command) {
-        return true;
-    }
-    match base(name) {
-        "find" => rest.iter().any(|word| {
-            matches!(*word, "-exec" | "-execdir" | "-ok" | "-okdir" | "-delete" | "-fls") || word.starts_with("-fprint")
-        }),
-        "git" => rest.first().is_some_and(|word| word.starts_with('-') && *word != "--version" && *word != "--help"),
-        "npx" | "bunx" | "pnpx" | "uvx" | "tsx" => true,
-        "watch" | "setsid" | "ionice" | "flock" | "xargs" | "parallel" | "eval" | "exec" | "entr" => true,
-        "direnv" | "mise" | "devbox" => has_verb(rest, &["exec", "x", "run"]),
-        "nix" => has_verb(rest, &["run", "develop", "shell"]),
-        "nix-shell" => true,
-        "npm" => has_verb(rest, &["exec", "x", "init", "create"]),
-        "pnpm" | "yarn" => has_verb(rest, &["dlx", "exec", "create", "init"]),
-        "bun" => has_verb(rest, &["x", "create"]),
-        "deno" => has_verb(rest, &["run"]) && rest.iter().any(|word| word.contains("://") || word.starts_with("npm:")),
-        "pipx" => has_verb(rest, &["run"]),
-        "uv" => has_verb(rest, &["run", "tool"]),
-        "docker" | "podman" | "nerdctl" | "kubectl" => {
-            has_verb(rest, &["exec", "run", "debug"])
-                || (has_verb(rest, &["compose"]) && rest.iter().any(|word| matches!(*word, "exec" | "run")))
-        }
-        _ => false,
-    }
-}
-
-/// A shell or an interpreter whose code comes in by its standard input, or out of another command.
-pub(super) fn runs_what_it_is_fed(command: &Command) -> bool {
-    let Some((name, rest)) = command.words.split_first() else { return false };
-    let name = base(&name.text);
-    let says = |options: &[&str]| rest.iter().any(|word| options.contains(&word.text.as_str()));
-    let stdin = rest.iter().any(|word| carry::is_standard_input(&word.text));
-    if SHELLS.contains(&name) {
-        // Without a file to run, or with `-s`, it runs what it is fed.
-        return rest.iter().all(|word| word.text.starts_with('-')) || says(&["-s"]) || command.fed || stdin;
-    }
-    if !reach::is_interpreter(name) || matches!(name, "make" | "gmake" | "awk" | "gawk" | "mawk") {
-        return false;
-    }
-    let asks = says(&["--version", "-V", "-v", "--help", "-h"]);
-    let has_code = says(&["-c", "-e", "-m", "-r", "--eval", "--command"]) || rest.iter().any(|w| w.text.contains('.'));
-    stdin || (!asks && !has_code && rest.iter().all(|word| word.text.starts_with('-')))
 }
 
 #[cfg(test)]

@@ -2,13 +2,17 @@
 //!
 //! Both lists look at the canonical path, and fold case, since some file systems do.
 
-use crate::request::paths::within;
+use std::borrow::Cow;
+
+use crate::request::paths::{base, parts, within};
+
+use super::pattern::is_folded;
 
 /// Directories in which a write changes what runs later, whoever's they are.
-const PROTECTED_DIRS: &[&str] = &[".git", ".vscode", ".idea", ".husky", ".cargo", ".devcontainer", ".ssh"];
+pub(super) const PROTECTED_DIRS: &[&str] = &[".git", ".vscode", ".idea", ".husky", ".cargo", ".devcontainer", ".ssh"];
 
 /// Files that are run or obeyed without being asked for.
-const PROTECTED_FILES: &[&str] = &[
+pub(super) const PROTECTED_FILES: &[&str] = &[
     ".bash_aliases",
     ".bash_login",
     ".bash_logout",
@@ -52,6 +56,11 @@ const PROTECTED_TREES: &[&str] = &[
 /// Device files that swallow or show what is written, and nothing else.
 const HARMLESS_DEVICES: &[&str] = &["/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty", "/dev/zero", "/dev/full"];
 
+/// In lower case; nearly every path is that already.
+fn folded(path: &str) -> Cow<'_, str> {
+    if is_folded(path) { Cow::Borrowed(path) } else { Cow::Owned(path.to_lowercase()) }
+}
+
 /// A device file that swallows or shows what is written, and nothing else.
 #[must_use]
 pub fn is_sink(path: &str) -> bool {
@@ -61,24 +70,23 @@ pub fn is_sink(path: &str) -> bool {
 /// Why a write to this path is never a matter of the mode; `None` when it is. `own` are Interlock's own paths.
 #[must_use]
 pub fn protected(canonical: &str, own: &[String]) -> Option<&'static str> {
-    let path = canonical.to_lowercase();
-    if is_sink(&path) {
+    let path = &*folded(canonical);
+    if is_sink(path) {
         return None;
     }
-    if own.iter().any(|dir| within(&path, &dir.to_lowercase())) {
+    if own.iter().any(|dir| within(path, &folded(dir))) {
         return Some("it is Interlock's own");
     }
-    if PROTECTED_TREES.iter().any(|tree| within(&path, tree)) {
+    if PROTECTED_TREES.iter().any(|tree| within(path, tree)) {
         return Some("it is a part of the system");
     }
-    let parts: Vec<&str> = path.split('/').collect();
-    let pair = |one: &str, two: &str| parts.windows(2).any(|pair| pair == [one, two]);
-    if parts.iter().any(|part| PROTECTED_DIRS.contains(part)) || pair(".config", "git") || pair(".config", "systemd") {
+    let pair = |one: &str, two: &str| parts(path).zip(parts(path).skip(1)).any(|pair| pair == (one, two));
+    if parts(path).any(|part| PROTECTED_DIRS.contains(&part)) || pair(".config", "git") || pair(".config", "systemd") {
         return Some("what lies there is run or obeyed later");
     }
-    let name = parts.last().copied().unwrap_or("");
-    let unit = [".service", ".timer", ".socket"].iter().any(|end| name.ends_with(end)) && pair("systemd", "system");
-    (unit || PROTECTED_FILES.contains(&name)).then_some("it is run or obeyed later")
+    let name = base(path);
+    let unit = || [".service", ".timer", ".socket"].iter().any(|end| name.ends_with(end)) && pair("systemd", "system");
+    (PROTECTED_FILES.contains(&name) || unit()).then_some("it is run or obeyed later")
 }
 
 /// Names of private keys.
@@ -107,21 +115,22 @@ const CREDENTIALS: &[(&str, &str)] = &[
 /// Why reading this path gives away a secret; `None` when it does not. `own` are the directories of Interlock's keys.
 #[must_use]
 pub fn secret(canonical: &str, own: &[String]) -> Option<&'static str> {
-    let path = canonical.to_lowercase();
-    if own.iter().any(|dir| within(&path, &dir.to_lowercase())) {
+    let path = &*folded(canonical);
+    if own.iter().any(|dir| within(path, &folded(dir))) {
         return Some("it holds keys of Interlock");
     }
-    if matches!(path.as_str(), "/etc/shadow" | "/etc/gshadow" | "/etc/shadow-" | "/etc/gshadow-") {
+    if matches!(path, "/etc/shadow" | "/etc/gshadow" | "/etc/shadow-" | "/etc/gshadow-") {
         return Some("it holds the passwords of this machine");
     }
-    let parts: Vec<&str> = path.split('/').collect();
-    let (name, dirs) = parts.split_last()?;
-    if dirs.get(1) == Some(&"proc") && matches!(*name, "environ" | "mem") {
-        return Some("it shows the memory of a process");
-    }
-    let leads_elsewhere = |part: &&str| matches!(*part, "root" | "cwd" | "fd" | "map_files");
-    if dirs.get(1) == Some(&"proc") && parts.iter().skip(3).any(leads_elsewhere) {
-        return Some("it is a way around the path of a file");
+    let (dir, name) = path.rsplit_once('/').unwrap_or(("", path));
+    if let Some(process) = dir.strip_prefix("/proc").filter(|rest| rest.is_empty() || rest.starts_with('/')) {
+        if matches!(name, "environ" | "mem") {
+            return Some("it shows the memory of a process");
+        }
+        let leads_elsewhere = |part: &str| matches!(part, "root" | "cwd" | "fd" | "map_files");
+        if !process.is_empty() && parts(process).skip(2).chain([name]).any(leads_elsewhere) {
+            return Some("it is a way around the path of a file");
+        }
     }
     if let Some(rest) = name.strip_prefix(".env")
         && (rest.is_empty() || rest.starts_with(['.', '-', '_']))
@@ -129,20 +138,19 @@ pub fn secret(canonical: &str, own: &[String]) -> Option<&'static str> {
     {
         return Some("it is an environment file, which holds secrets");
     }
-    if KEY_NAMES.contains(name) || KEY_ENDS.iter().any(|end| name.ends_with(end)) {
+    if KEY_NAMES.contains(&name) || KEY_ENDS.iter().any(|end| name.ends_with(end)) {
         return Some("it is a private key");
     }
-    if TOKEN_NAMES.contains(name) {
+    if TOKEN_NAMES.contains(&name) {
         return Some("it holds passwords or tokens");
     }
     let open = |name: &str| name.ends_with(".pub") || matches!(name, "known_hosts" | "config" | "authorized_keys");
-    if dirs.contains(&".ssh") && !open(name) {
+    if parts(dir).any(|part| part == ".ssh") && !open(name) {
         return Some("it is a private key");
     }
-    let credential = |(dir, file): &(&str, &str)| {
-        if file.is_empty() { dirs.contains(dir) } else { dirs.last() == Some(dir) && name == file }
-    };
-    CREDENTIALS.iter().any(credential).then_some("it holds credentials")
+    let of_dir = |part: &str| CREDENTIALS.iter().any(|(dir, file)| file.is_empty() && *dir == part);
+    let of_file = |part: &str| CREDENTIALS.contains(&(part, name));
+    (of_file(base(dir)) || parts(dir).any(of_dir)).then_some("it holds credentials")
 }
 
 /// The home directory of somebody, by where homes are.
@@ -171,31 +179,32 @@ const SECRETS_OF_HOME: &[&str] = &[
 /// Why reading all that is below this directory gives away a secret; `None` when nothing is known of it that would.
 #[must_use]
 pub fn secret_below(canonical: &str, home: Option<&str>, own: &[String]) -> Option<&'static str> {
-    let path = canonical.to_lowercase();
+    let path = &*folded(canonical);
     let own_below = |dir: &String| {
-        let dir = dir.to_lowercase();
-        within(&dir, &path) || within(&path, &dir)
+        let dir = folded(dir);
+        within(&dir, path) || within(path, &dir)
     };
     if own.iter().any(own_below) {
         return Some("keys of Interlock are below it");
     }
-    if within("/etc/shadow", &path) {
+    if within("/etc/shadow", path) {
         return Some("the passwords of this machine are below it");
     }
-    if within("/proc", &path) || path.starts_with("/proc/") && path.matches('/').count() < 3 {
+    if within("/proc", path) || path.starts_with("/proc/") && path.matches('/').count() < 3 {
         return Some("the memory of processes is below it");
     }
     let of_home = |home: &str| {
-        let home = home.to_lowercase();
-        SECRETS_OF_HOME.iter().any(|dir| within(&format!("{home}/{dir}"), &path))
+        let home = &*folded(home);
+        let below = |rest: &str| SECRETS_OF_HOME.iter().any(|dir| within(dir, rest));
+        let rest = path.strip_prefix(home);
+        within(home, path) || rest.and_then(|rest| rest.strip_prefix('/')).is_some_and(below)
     };
-    if home.is_some_and(of_home) || is_a_home(&path) || within("/home", &path) {
+    if home.is_some_and(of_home) || is_a_home(path) || within("/home", path) {
         return Some("keys and tokens of a person are below it");
     }
-    let parts: Vec<&str> = path.split('/').collect();
     let keeps =
-        |part: &&str| matches!(*part, ".ssh" | ".aws" | ".azure" | ".gnupg" | ".kube" | ".password-store" | "gcloud");
-    parts.iter().any(keeps).then_some("it holds keys or credentials")
+        |part: &str| matches!(part, ".ssh" | ".aws" | ".azure" | ".gnupg" | ".kube" | ".password-store" | "gcloud");
+    parts(path).any(keeps).then_some("it holds keys or credentials")
 }
 
 #[cfg(test)]

@@ -6,8 +6,10 @@
 
 use crate::surface::shell::Word;
 
+use super::argv::letters;
+
 /// Commands that run another one which stands somewhere in their arguments. Their options are many and differ between
-/// versions, so every argument may be where the command begins.
+/// versions, so every argument may be where the command begins. In the order of their names.
 const RUNNERS: &[&str] = &[
     "apptainer",
     "at",
@@ -17,9 +19,11 @@ const RUNNERS: &[&str] = &[
     "capsh",
     "catchsegv",
     "chpst",
+    "chronic",
     "chrt",
     "cmd",
     "cmd.exe",
+    "concurrently",
     "cpulimit",
     "daemonize",
     "dbus-launch",
@@ -33,21 +37,28 @@ const RUNNERS: &[&str] = &[
     "faketime",
     "firejail",
     "gdb",
+    "gnome-terminal",
     "gosu",
     "hash",
     "hyperfine",
     "i386",
+    "konsole",
     "ld.so",
     "linux32",
     "linux64",
     "lldb",
     "ltrace",
+    "mosh",
+    "mpiexec",
+    "mpirun",
     "newgrp",
     "nix-shell",
     "nocache",
+    "nodemon",
     "nsenter",
     "numactl",
     "parallel",
+    "parallel-ssh",
     "pdsh",
     "perf",
     "pkexec",
@@ -55,18 +66,22 @@ const RUNNERS: &[&str] = &[
     "proot",
     "proxychains",
     "proxychains4",
+    "pssh",
+    "rlwrap",
     "run-parts",
-    "runuser",
     "runcon",
+    "runuser",
     "s6-setuidgid",
     "screen",
     "script",
+    "sem",
     "setarch",
     "setpriv",
     "setuidgid",
     "sg",
     "softlimit",
     "spawn",
+    "srun",
     "ssh",
     "sshpass",
     "start-stop-daemon",
@@ -82,35 +97,64 @@ const RUNNERS: &[&str] = &[
     "torify",
     "torsocks",
     "toybox",
+    "ts",
     "tsocks",
     "unbuffer",
     "unshare",
     "valgrind",
+    "watchexec",
+    "wine",
     "with-contenv",
     "wsl",
     "x86_64",
+    "xterm",
     "xvfb-run",
     "zellij",
 ];
 
-/// Programs that run another one with some verbs only; it stands somewhere behind the verb.
+/// Programs that run another one with some verbs only; it stands somewhere behind the verb. In the order of their
+/// names.
 const RUNNERS_BY_VERB: &[(&str, &[&str])] = &[
+    ("adb", &["shell"]),
+    ("asdf", &["exec"]),
+    ("aws-vault", &["exec"]),
     ("bundle", &["exec"]),
+    ("chamber", &["exec"]),
     ("conda", &["run"]),
     ("devbox", &["run"]),
     ("direnv", &["exec"]),
+    ("distrobox", &["enter"]),
     ("docker", &["exec", "run", "compose"]),
+    ("doppler", &["run"]),
+    ("foreman", &["run"]),
+    ("hatch", &["run"]),
+    ("heroku", &["run"]),
+    ("ip", &["exec"]),
     ("kubectl", &["exec", "run", "debug"]),
     ("lxc", &["exec"]),
     ("machinectl", &["shell"]),
+    ("mamba", &["run"]),
+    ("micromamba", &["run"]),
     ("mise", &["exec", "x"]),
+    ("multipass", &["exec"]),
     ("nerdctl", &["exec", "run", "compose"]),
     ("nix", &["run", "develop", "shell"]),
+    ("nodenv", &["exec"]),
     ("npm", &["exec", "x"]),
+    ("oc", &["exec", "run", "debug", "rsh"]),
+    ("op", &["run"]),
+    ("pdm", &["run"]),
     ("pipenv", &["run"]),
+    ("pixi", &["run"]),
     ("pnpm", &["exec", "dlx"]),
     ("podman", &["exec", "run", "compose"]),
     ("poetry", &["run"]),
+    ("pyenv", &["exec"]),
+    ("rbenv", &["exec"]),
+    ("rr", &["record"]),
+    ("rustup", &["run"]),
+    ("rye", &["run"]),
+    ("toolbox", &["run"]),
     ("uv", &["run", "tool"]),
     ("vagrant", &["ssh"]),
     ("yarn", &["exec", "dlx", "run"]),
@@ -158,7 +202,9 @@ const SPELLINGS_MAX: usize = 32;
 
 /// Any of its arguments may be where another command begins.
 fn runs_from_anywhere(name: &str) -> bool {
-    RUNNERS.contains(&name) || PACKAGE_RUNNERS.contains(&name) || (name.starts_with("ld-") && name.contains(".so"))
+    RUNNERS.binary_search(&name).is_ok()
+        || PACKAGE_RUNNERS.contains(&name)
+        || (name.starts_with("ld-") && name.contains(".so"))
 }
 
 /// From which of its arguments on another command may begin; `None` for a command that runs none.
@@ -166,7 +212,8 @@ pub(super) fn runs_from(name: &str, rest: &[Word]) -> Option<usize> {
     if runs_from_anywhere(name) {
         return Some(0);
     }
-    let (_, verbs) = RUNNERS_BY_VERB.iter().find(|(runner, _)| *runner == name)?;
+    let found = RUNNERS_BY_VERB.binary_search_by(|(runner, _)| (*runner).cmp(name)).ok()?;
+    let (_, verbs) = RUNNERS_BY_VERB.get(found)?;
     rest.iter().position(|word| verbs.contains(&word.text.as_str())).map(|at| at + 1)
 }
 
@@ -179,15 +226,17 @@ pub(super) fn is_interpreter(name: &str) -> bool {
 pub(super) fn inner_texts(name: &str, rest: &[Word]) -> Vec<String> {
     let after = |text: &str, mark: &str| text.split_once(mark).map(|(_, inner)| inner.to_owned());
     let mut texts = Vec::new();
+    let runs = runs_from(name, rest).is_some();
     for word in rest {
         match name {
             "alias" => texts.extend(after(&word.text, "=")),
             "git" => texts.extend(after(&word.text, "=!")),
             "env" => {
-                let glued = word.text.strip_prefix("-S").filter(|text| !text.is_empty());
+                let glued = letters(&word.text).and_then(|letters| letters.split_once('S')).map(|(_, text)| text);
+                let glued = glued.filter(|text| !text.is_empty());
                 texts.extend(glued.or_else(|| word.text.strip_prefix("--split-string=")).map(str::to_owned));
             }
-            _ if word.text.contains(char::is_whitespace) && runs_from(name, rest).is_some() => {
+            _ if runs && word.text.contains(char::is_whitespace) => {
                 texts.push(word.text.clone());
                 texts.extend(after(&word.text, "="));
             }
@@ -285,6 +334,12 @@ fn inner_braces(text: &str) -> Option<(usize, usize)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_searched_by_halves_is_in_order() {
+        assert!(RUNNERS.is_sorted());
+        assert!(RUNNERS_BY_VERB.is_sorted_by_key(|(name, _)| *name));
+    }
 
     #[test]
     fn braces_become_words() {

@@ -3,15 +3,15 @@
 //! What a word will be is worked out as far as it can be told: the home and working directory, `$(pwd)` in its
 //! spellings, defaults of variables. A variable that nobody set leaves nothing; what then remains of the path counts.
 
-use crate::request::paths::{PathFacts, within};
+use crate::request::paths::{PathFacts, base, within};
 use crate::surface::shell::{Command, Word};
 
-use super::peel::base;
+use super::argv::{Argv, FD_RUNS};
 use super::protected::is_a_home;
 use super::reach;
 
 /// Commands that remove what they are given.
-const REMOVES: &[&str] =
+pub(super) const REMOVES: &[&str] =
     &["rm", "rmdir", "shred", "unlink", "srm", "wipe", "trash", "trash-put", "rimraf", "del", "Remove-Item"];
 
 /// Words of code that removes, in the languages of interpreters.
@@ -20,40 +20,42 @@ const REMOVING_CODE: &[&str] = &["rmtree", "rmSync", "rm_rf", "rm_r", "remove_tr
 /// A removal of the root, a top-level directory, the home directory, the working directory or one above it, or of
 /// whatever an unset variable leaves; `None` when it removes something else.
 pub(super) fn critical_removal(command: &Command, facts: &PathFacts) -> Option<String> {
-    let (name, rest) = command.words.split_first()?;
-    let plain = |word: &&Word| !word.text.starts_with('-');
-    let has = |options: &[&str]| rest.iter().any(|word| options.contains(&word.text.as_str()));
-    let recursive = || {
-        let letters =
-            |word: &Word| word.text.strip_prefix('-').filter(|rest| !rest.starts_with('-')).map(str::to_owned);
-        has(&["--recursive"]) || rest.iter().filter_map(letters).any(|letters| letters.contains('R'))
-    };
-    let name = base(&name.text);
+    let argv = Argv::of(command)?;
+    let Argv { name, rest } = argv;
     let targets: Vec<&Word> = match name {
-        name if REMOVES.contains(&name) => rest.iter().filter(plain).collect(),
-        "gio" if has(&["trash", "remove"]) => rest.iter().filter(plain).skip(1).collect(),
+        name if REMOVES.contains(&name) => argv.operands().collect(),
+        "gio" if argv.says(&["trash", "remove"]) => argv.operands().skip(1).collect(),
         // Moving a directory away takes it from where it was.
         "mv" => {
-            let operands: Vec<&Word> = rest.iter().filter(plain).collect();
-            let kept = usize::from(!has(&["-t"]));
-            operands[..operands.len().saturating_sub(kept)].to_vec()
+            let mut operands: Vec<&Word> = argv.operands().collect();
+            if !argv.says(&["-t"]) {
+                operands.pop();
+            }
+            operands
         }
-        "rsync" if rest.iter().any(|word| word.text.starts_with("--del")) => {
-            rest.iter().rfind(plain).into_iter().collect()
-        }
-        "tar" if has(&["--remove-files"]) => rest.iter().filter(plain).collect(),
+        "rsync" if argv.begins("--del") => argv.operands().next_back().into_iter().collect(),
+        "tar" if argv.says(&["--remove-files"]) => argv.operands().collect(),
         // Who takes the rights of a directory and all below it from everybody has removed it for them. The working
         // directory itself is somebody's own to do this with.
-        "chmod" | "chown" | "chgrp" if recursive() => {
+        "chmod" | "chown" | "chgrp" if argv.says(&["--recursive"]) || argv.has_letter(&['R']) => {
             let own = facts.resolve(&facts.cwd);
-            let found = rest.iter().filter(plain).find(|word| {
+            let found = argv.operands().find(|word| {
                 is_critical(word, facts) && own.as_deref() != facts.resolve(word.text.trim_end_matches("/*")).as_deref()
             });
             return found.filter(|word| !matches!(word.text.as_str(), "*" | "./*")).map(|word| word.text.clone());
         }
-        "find" if removes_what_it_finds(rest) => {
-            // What stands before the first expression; nothing there is the working directory.
-            let roots: Vec<&Word> = rest.iter().take_while(|word| !word.text.starts_with(['-', '(', '!'])).collect();
+        "find" if argv.finds_for(REMOVES) => {
+            let roots: Vec<&Word> = argv.find_roots().collect();
+            // Without any it is the working directory.
+            if roots.is_empty() {
+                return Some(".".to_owned());
+            }
+            roots
+        }
+        // What follows the pattern; all that is found in the working directory, where nothing does.
+        "fd" | "fdfind" if argv.says(FD_RUNS) && argv.rest.iter().any(|word| REMOVES.contains(&base(&word.text))) => {
+            let before = argv.rest.iter().take_while(|word| !FD_RUNS.contains(&word.text.as_str()));
+            let roots: Vec<&Word> = before.filter(|word| !word.text.starts_with('-')).skip(1).collect();
             if roots.is_empty() {
                 return Some(".".to_owned());
             }
@@ -74,13 +76,6 @@ pub(super) fn critical_removal(command: &Command, facts: &PathFacts) -> Option<S
 
 fn removes_in_code(code: &str) -> bool {
     REMOVING_CODE.iter().any(|word| code.contains(word))
-}
-
-fn removes_what_it_finds(rest: &[Word]) -> bool {
-    let runs = |word: &Word| matches!(word.text.as_str(), "-exec" | "-execdir" | "-ok" | "-okdir");
-    let removes = |word: &Word| REMOVES.contains(&base(&word.text));
-    rest.iter().any(|word| word.text == "-delete")
-        || rest.iter().position(runs).is_some_and(|at| rest[at + 1..].iter().any(removes))
 }
 
 fn is_critical(word: &Word, facts: &PathFacts) -> bool {
@@ -151,7 +146,9 @@ fn is_critical_when_expanded(text: &str, all_below: bool, facts: &PathFacts) -> 
         // known at all.
         return found.substituted || all_below || found.text.contains('/');
     }
-    !found.begins_unknown && is_critical_path(&found.text, facts)
+    // What is left of it, unset, may climb to the root all the same.
+    let climbs = || facts.resolve(&found.text).as_deref() == Some("/");
+    if found.begins_unknown { climbs() } else { is_critical_path(&found.text, facts) }
 }
 
 fn expand(text: &str, facts: &PathFacts) -> Expanded {
@@ -202,7 +199,7 @@ enum Value {
 }
 
 /// The expansion that the text begins with, and what follows it.
-fn part(text: &str) -> Option<(&str, &str)> {
+pub(super) fn part(text: &str) -> Option<(&str, &str)> {
     let closed = |open: &str, closing: char| {
         let mut depth = 0_usize;
         for (at, letter) in text.char_indices().skip(open.len() - 1) {
@@ -327,6 +324,10 @@ mod tests {
             ("rm -rf $(some command)", true),
             ("rm -rf $X", false),
             ("rm -rf $X/$Y", true),
+            ("rm -rf $X/..", true),
+            ("rm -rf $X/a/../..", true),
+            ("fd -X rm", true),
+            ("fd o build -x rm", false),
             ("rm -rf \"$@\"/*", true),
             ("rm -rf ${X%/}/*", true),
             ("rm -rf ${X:-/}", true),

@@ -11,7 +11,7 @@ use crate::surface::shell::Command;
 use crate::surface::tool::{Kind, Tool};
 
 use super::address::{self, Url};
-use super::pattern::{Anchors, PathPattern, Spelled, TextPattern};
+use super::pattern::{Anchors, PathPattern, ShellPattern, Spelled, TextPattern};
 
 /// The longest rule; a person writes shorter ones, and a longer one only costs.
 const RULE_CHARS_MAX: usize = 1000;
@@ -306,7 +306,7 @@ impl Rule {
 
     /// The rule is about reading (or writing) this path: its canonical form, or, for a generous rule, its form as
     /// written. A deny for reading stops edits too: who may not see a file cannot change it with care.
-    pub(crate) fn covers_path(&self, write: bool, path: &Seen, anchors: &Anchors<'_>) -> bool {
+    pub(crate) fn covers_path(&self, write: bool, path: &Seen<'_>, anchors: &Anchors<'_>) -> bool {
         let pattern = match (&self.matcher, write) {
             (Matcher::Read(pattern), false) | (Matcher::Edit(pattern), true) => pattern,
             (Matcher::Read(pattern), true) if self.verb == Verb::Deny => pattern,
@@ -321,8 +321,9 @@ impl Rule {
     pub(crate) fn covers_command(&self, command: &Line) -> bool {
         let Matcher::Bash(pattern) = &self.matcher else { return self.is_everything() };
         pattern.as_ref().is_none_or(|pattern| {
-            self.fits(pattern, &command.quoted)
-                || (self.generous() && command.joined.as_ref().is_some_and(|joined| self.fits(pattern, joined)))
+            pattern.matches_spelled(&command.quoted, self.generous())
+                || (self.generous()
+                    && command.joined.as_ref().is_some_and(|joined| pattern.matches_spelled(joined, true)))
         })
     }
 
@@ -331,14 +332,14 @@ impl Rule {
         matches!(&self.matcher, Matcher::Bash(Some(pattern)) if pattern.varies())
     }
 
-    /// The rule is about paths that are read or written.
-    pub(crate) fn is_about_paths(&self) -> bool {
-        matches!(self.matcher, Matcher::Read(_) | Matcher::Edit(_))
+    /// The rule says this text, at the end of a word, before anything in it varies.
+    pub(crate) fn fixes(&self, head: &str) -> bool {
+        matches!(&self.matcher, Matcher::Bash(Some(pattern)) if pattern.fixes(head))
     }
 
     /// The rule may be about a path below this directory, which somebody reads (or writes) with all that is in it. A
     /// bare name may lie in any directory: that counts for reading only, or every removal would be asked about.
-    pub(crate) fn may_lie_below(&self, write: bool, dir: &str, anchors: &Anchors<'_>) -> bool {
+    pub(crate) fn may_lie_below(&self, write: bool, dir: &Spelled<'_>, anchors: &Anchors<'_>) -> bool {
         let pattern = match (&self.matcher, write) {
             (Matcher::Read(pattern), false) | (Matcher::Edit(pattern), true) => pattern,
             (Matcher::Read(pattern), true) if self.verb == Verb::Deny => pattern,
@@ -347,8 +348,8 @@ impl Rule {
         self.verb != Verb::Allow && pattern.as_ref().is_some_and(|path| path.may_lie_below(dir, anchors, !write))
     }
 
-    /// The rule may be about a path that this shell pattern, absolute, stands for.
-    pub(crate) fn may_be_meant_by(&self, pattern: &str, anchors: &Anchors<'_>) -> bool {
+    /// The rule may be about a path that this shell pattern stands for.
+    pub(crate) fn may_be_meant_by(&self, pattern: &ShellPattern, anchors: &Anchors<'_>) -> bool {
         let path = match &self.matcher {
             Matcher::Read(path) | Matcher::Edit(path) => path.as_ref(),
             Matcher::Everything
@@ -441,15 +442,15 @@ fn flat(byte: u8) -> u8 {
 
 /// A path as rules look at it, made once for all rules.
 #[derive(Debug)]
-pub(crate) struct Seen {
-    canonical: Spelled,
+pub(crate) struct Seen<'a> {
+    canonical: Spelled<'a>,
     /// As it was written, when that is another path.
-    written: Option<Spelled>,
+    written: Option<Spelled<'static>>,
 }
 
-impl Seen {
-    pub(crate) fn new(canonical: String, written: Option<String>) -> Seen {
-        let written = written.filter(|written| *written != canonical).map(Spelled::new);
+impl<'a> Seen<'a> {
+    pub(crate) fn new(canonical: &'a str, written: Option<String>) -> Seen<'a> {
+        let written = written.filter(|written| written != canonical).map(Spelled::new);
         Seen { canonical: Spelled::new(canonical), written }
     }
 }
@@ -457,16 +458,16 @@ impl Seen {
 /// A command as rules look at it, made once for all rules.
 #[derive(Debug)]
 pub(crate) struct Line {
-    quoted: String,
+    quoted: Spelled<'static>,
     /// Without quotes, when that is another text.
-    joined: Option<String>,
+    joined: Option<Spelled<'static>>,
 }
 
 impl Line {
     pub(crate) fn of(command: &Command) -> Line {
         let quoted = command.quoted();
-        let joined = quoted.contains('\'').then(|| command.joined());
-        Line { quoted, joined }
+        let joined = quoted.contains('\'').then(|| Spelled::new(command.joined()));
+        Line { quoted: Spelled::new(quoted), joined }
     }
 }
 
@@ -504,19 +505,39 @@ fn device(spec: &str) -> Result<DevicePattern, String> {
 #[derive(Debug, Clone, Default)]
 pub struct Rules {
     rules: Vec<Rule>,
+    /// Where those stand that can be about a shell command.
+    about_commands: Vec<usize>,
+    /// Where those stand that ask about paths, or forbid them.
+    against_paths: Vec<usize>,
 }
 
 impl Rules {
     /// In the order of their age, oldest first.
     #[must_use]
     pub fn new(rules: Vec<Rule>) -> Rules {
-        Rules { rules }
+        let those = |wanted: fn(&Rule) -> bool| {
+            rules.iter().enumerate().filter(|(_, rule)| wanted(rule)).map(|(at, _)| at).collect()
+        };
+        let about_commands = those(|rule| matches!(rule.matcher, Matcher::Everything | Matcher::Bash(_)));
+        let against_paths =
+            those(|rule| rule.verb != Verb::Allow && matches!(rule.matcher, Matcher::Read(_) | Matcher::Edit(_)));
+        Rules { rules, about_commands, against_paths }
     }
 
     /// All of them.
     #[must_use]
     pub fn all(&self) -> &[Rule] {
         &self.rules
+    }
+
+    /// Those that can be about a shell command.
+    pub(crate) fn about_commands(&self) -> impl Iterator<Item = &Rule> {
+        self.about_commands.iter().filter_map(|at| self.rules.get(*at))
+    }
+
+    /// Those that ask about paths, or forbid them.
+    pub(crate) fn against_paths(&self) -> impl Iterator<Item = &Rule> {
+        self.against_paths.iter().filter_map(|at| self.rules.get(*at))
     }
 
     /// A deny is about this tool of this MCP server, or, with no tool, about all that the server has: such tools are in
@@ -537,7 +558,7 @@ impl Rules {
         let at = self.rules.iter().rposition(|rule| rule.verb == verb && rule.text == text && rule.authority <= by)?;
         let mut rules = self.rules.clone();
         rules.remove(at);
-        Some(Rules { rules })
+        Some(Rules::new(rules))
     }
 }
 

@@ -4,31 +4,32 @@
 //! disk were gathered before any of it runs, so the gate follows both itself, as far as their words are fixed. It only
 //! ever adds findings; what it cannot follow stays as it was judged.
 
-use crate::request::paths::PathFacts;
-use crate::surface::shell::{Command, Script};
+use std::rc::Rc;
 
-use super::peel::base;
+use crate::request::paths::{PathFacts, base};
+use crate::surface::shell::Command;
+
+use super::meant::with_places;
 
 /// Commands beyond these are not followed: a line of so many moves is no line of a person, and the first ones count.
 const SHIFTS_MAX: usize = 8;
 
 /// The commands that come after a change, each with the facts as they are then.
-pub(super) fn after(script: &Script, facts: &PathFacts) -> Vec<(usize, PathFacts)> {
-    let mut now = facts.clone();
+pub(super) fn after<'a>(
+    commands: impl IntoIterator<Item = &'a Command>,
+    facts: &PathFacts,
+) -> Vec<(usize, Rc<PathFacts>)> {
+    let mut now: Option<Rc<PathFacts>> = None;
     let mut shifts = 0;
     let mut found = Vec::new();
-    for (at, command) in script.commands().iter().enumerate() {
+    for (at, command) in commands.into_iter().enumerate() {
+        let here = now.as_deref().unwrap_or(facts);
         // An option may name the directory for its own command.
-        let own = directory_option(command).and_then(|dir| now.resolve(&dir)).map(|dir| moved(&now, dir));
-        match own {
-            Some(facts) => found.push((at, facts)),
-            None if shifts > 0 => found.push((at, now.clone())),
-            None => {}
-        }
-        if shifts < SHIFTS_MAX
-            && let Some(next) = shifted(command, &now)
-        {
-            now = next;
+        let own = directory_option(command).and_then(|dir| here.resolve(&dir)).map(|dir| moved(here, dir));
+        let next = if shifts < SHIFTS_MAX { shifted(command, here) } else { None };
+        found.extend(own.map(Rc::new).or_else(|| now.clone()).map(|then| (at, then)));
+        if let Some(next) = next {
+            now = Some(Rc::new(next));
             shifts += 1;
         }
     }
@@ -45,11 +46,13 @@ fn moved(facts: &PathFacts, dir: String) -> PathFacts {
 /// The facts after this command; `None` when it changes none that can be told.
 fn shifted(command: &Command, facts: &PathFacts) -> Option<PathFacts> {
     let (name, rest) = command.words.split_first()?;
-    let operands: Vec<String> =
-        rest.iter().filter(|word| !word.text.starts_with('-')).map(|word| known(word.path(), facts)).collect();
+    let operands = || {
+        let operands = rest.iter().filter(|word| !word.text.starts_with('-'));
+        operands.map(|word| with_places(word.path().into_owned(), facts))
+    };
     match base(&name.text) {
         "cd" | "pushd" => {
-            let dir = operands.first().cloned().or_else(|| facts.home.clone())?;
+            let dir = operands().next().or_else(|| facts.home.clone())?;
             facts.resolve(&dir).map(|dir| moved(facts, dir))
         }
         "ln" if rest.iter().any(|word| {
@@ -57,6 +60,7 @@ fn shifted(command: &Command, facts: &PathFacts) -> Option<PathFacts> {
                 || (word.text.starts_with('-') && !word.text.starts_with("--") && word.text.contains('s'))
         }) =>
         {
+            let operands: Vec<String> = operands().collect();
             let [target, link] = operands.as_slice() else { return None };
             let link = facts.written(link)?;
             let mut laid = facts.clone();
@@ -65,11 +69,6 @@ fn shifted(command: &Command, facts: &PathFacts) -> Option<PathFacts> {
         }
         _ => None,
     }
-}
-
-fn known(text: String, facts: &PathFacts) -> String {
-    let home = facts.home.as_deref().unwrap_or("~");
-    text.replace("${HOME}", home).replace("$HOME", home).replace("${PWD}", &facts.cwd).replace("$PWD", &facts.cwd)
 }
 
 /// `git -C DIR`, `make -C DIR`, `env -C DIR`: the directory that one command runs in.
@@ -85,12 +84,13 @@ fn directory_option(command: &Command) -> Option<String> {
     let glued = rest.iter().find_map(|word| {
         options.iter().find_map(|option| word.text.strip_prefix(option)?.strip_prefix('=').map(str::to_owned))
     });
-    at.and_then(|at| rest.get(at + 1)).filter(|word| word.is_fixed()).map(|word| word.path()).or(glued)
+    at.and_then(|at| rest.get(at + 1)).filter(|word| word.is_fixed()).map(|word| word.path().into_owned()).or(glued)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::surface::shell::Script;
 
     #[test]
     fn directories_and_links_of_earlier_commands_are_followed() {
@@ -107,11 +107,11 @@ mod tests {
             ("git -C sub status", 0, "x", "/ws/sub/x"),
         ];
         for (source, which, path, want) in table {
-            let found = after(&Script::parse(source), &facts);
+            let found = after(Script::parse(source).commands(), &facts);
             let (_, then) = found.iter().find(|(at, _)| *at == which).unwrap();
             assert_eq!(then.resolve(path).as_deref(), Some(want), "{source}");
         }
-        assert!(after(&Script::parse("cat a; cat b"), &facts).is_empty());
-        assert!(after(&Script::parse(&"cd a;".repeat(200)), &facts).len() <= 200);
+        assert!(after(Script::parse("cat a; cat b").commands(), &facts).is_empty());
+        assert!(after(Script::parse(&"cd a;".repeat(200)).commands(), &facts).len() <= 200);
     }
 }

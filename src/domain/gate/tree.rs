@@ -5,55 +5,48 @@
 
 use crate::surface::shell::{Command, Word};
 
-use super::peel::base;
+use super::argv::{Argv, FD_RUNS, FIND_RUNS};
 use super::written::{creates, mounted};
 
 /// The directories that the command reads with all that is below; a literal `.` where it names none.
 pub(super) fn roots(command: &Command) -> Vec<Word> {
-    let Some((name, rest)) = command.words.split_first() else { return Vec::new() };
-    let operands: Vec<&Word> = rest.iter().filter(|word| !word.text.starts_with('-')).collect();
-    let says = |options: &[&str]| rest.iter().any(|word| options.contains(&word.text.as_str()));
-    let letters = |wanted: &[char]| {
-        let short = |word: &&Word| word.text.starts_with('-') && !word.text.starts_with("--");
-        rest.iter().filter(short).any(|word| word.text.contains(wanted))
+    let Some(argv) = Argv::of(command) else { return Vec::new() };
+    let says = |options: &[&str]| argv.says(options);
+    let letters = |wanted: &[char]| argv.has_letter(wanted);
+    let all = || argv.operands().cloned().collect::<Vec<_>>();
+    let or_here = |found: Vec<Word>| if found.is_empty() { vec![Word::literal(".")] } else { found };
+    let below = |skipped: usize| or_here(argv.operands().skip(skipped).cloned().collect());
+    let all_but_last = || {
+        let mut found = all();
+        found.pop();
+        found
     };
-    let below = |skipped: usize| {
-        let found: Vec<Word> = operands.iter().skip(skipped).copied().cloned().collect();
-        if found.is_empty() { vec![Word::literal(".")] } else { found }
-    };
-    let all_but_last = || operands[..operands.len().saturating_sub(1)].iter().copied().cloned().collect::<Vec<_>>();
     // The first operand is the pattern, also behind `-e`, unless an option has it glued on.
     let glued = |word: &Word| {
         let short = word.text.strip_prefix("-e").is_some_and(|rest| !rest.is_empty());
         short || word.text.starts_with("--regexp=") || word.text.starts_with("--file=")
     };
-    let pattern = usize::from(!rest.iter().any(glued));
-    match base(&name.text) {
+    let pattern = || usize::from(!argv.rest.iter().any(glued));
+    match argv.name {
         "grep" | "egrep" | "fgrep" | "zgrep"
             if letters(&['r', 'R']) || says(&["--recursive", "--dereference-recursive", "--directories=recurse"]) =>
         {
-            below(pattern)
+            below(pattern())
         }
         "rgrep" | "ag" | "ack" | "ugrep" | "rg" if !says(&["--files", "--version", "--help", "--type-list"]) => {
-            below(pattern)
+            below(pattern())
         }
-        "git" if operands.first().is_some_and(|verb| verb.text == "grep") => vec![Word::literal(".")],
-        "find" | "fd" | "fdfind"
-            if says(&["-exec", "-execdir", "-ok", "-okdir", "-x", "-X", "--exec", "--exec-batch"]) =>
-        {
-            let roots = rest.iter().take_while(|word| !word.text.starts_with(['-', '(', '!']));
-            let found: Vec<Word> = roots.cloned().collect();
-            if found.is_empty() { vec![Word::literal(".")] } else { found }
-        }
-        "tar" | "bsdtar" | "gtar" if creates(rest) => operands.iter().copied().cloned().collect(),
+        "git" if argv.verb() == "grep" => vec![Word::literal(".")],
+        "find" | "fd" | "fdfind" if says(FIND_RUNS) || says(FD_RUNS) => or_here(argv.find_roots().cloned().collect()),
+        "tar" | "bsdtar" | "gtar" if creates(argv) => all(),
         "zip" if letters(&['r', 'R']) || says(&["--recurse-paths"]) => below(1),
-        "7z" | "7za" | "rar" if operands.first().is_some_and(|verb| verb.text == "a") => below(2),
+        "7z" | "7za" | "rar" if argv.verb() == "a" => below(2),
         "cp" if letters(&['r', 'R', 'a']) || says(&["--recursive", "--archive"]) => all_but_last(),
         "scp" if letters(&['r']) => all_but_last(),
         "rsync" if letters(&['r', 'a']) || says(&["--recursive", "--archive"]) => all_but_last(),
         "mv" => all_but_last(),
-        "diff" if letters(&['r']) || says(&["--recursive"]) => operands.iter().copied().cloned().collect(),
-        "docker" | "podman" | "nerdctl" => mounted(rest).into_iter().map(|(word, _)| word).collect(),
+        "diff" if letters(&['r']) || says(&["--recursive"]) => all(),
+        "docker" | "podman" | "nerdctl" => mounted(argv).into_iter().map(|(word, _)| word).collect(),
         _ => Vec::new(),
     }
 }

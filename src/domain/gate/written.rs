@@ -4,7 +4,8 @@
 
 use crate::surface::shell::{Command, Word};
 
-use super::peel::base;
+use super::argv::{Argv, letters};
+use super::removal::REMOVES;
 
 /// Options that name the file to write, for any command.
 const OUTPUTS: &[&str] = &["--output", "--output-file", "--output-document", "--outfile", "--out-file"];
@@ -37,54 +38,68 @@ const WRITING_CODE: &[&str] = &[
 
 /// The arguments of well-known commands that they write or remove.
 pub(super) fn targets(command: &Command) -> Vec<Word> {
-    let Some((name, rest)) = command.words.split_first() else { return Vec::new() };
-    let operands: Vec<&Word> = rest.iter().filter(|word| !word.text.starts_with('-')).collect();
-    let all = || operands.iter().copied().cloned().collect::<Vec<_>>();
-    let last = || operands.last().copied().cloned().into_iter().collect::<Vec<_>>();
-    let first = || operands.first().copied().cloned().into_iter().collect::<Vec<_>>();
-    match base(&name.text) {
+    let Some(argv) = Argv::of(command) else { return Vec::new() };
+    let all = || argv.operands().cloned().collect::<Vec<_>>();
+    let nth = |at: usize| argv.operands().nth(at).cloned().into_iter().collect::<Vec<_>>();
+    match argv.name {
         "mv" => {
             let mut found = all();
-            found.extend(into_directory(rest, &operands));
+            found.extend(into_directory(argv));
             found
         }
         "rm" | "rmdir" | "unlink" | "shred" | "srm" | "trash" | "trash-put" | "truncate" | "touch" | "mkdir"
         | "mknod" | "mkfifo" | "tee" | "sponge" | "chmod" | "chown" | "chgrp" | "chattr" | "setfacl" | "setfattr"
         | "patch" | "ed" | "ex" | "vi" | "vim" | "nvim" | "gvim" | "nano" | "emacs" | "pico" | "micro" | "sqlite3"
-        | "mount" => all(),
-        "split" => operands.get(1).copied().cloned().into_iter().collect(),
-        "cp" | "install" | "ln" | "rsync" | "scp" => into_directory(rest, &operands),
-        "uniq" | "xxd" => operands.get(1).copied().cloned().into_iter().collect(),
-        "sed" | "perl" | "ruby" if rest.iter().any(|word| in_place(&word.text)) => all(),
-        "awk" | "gawk" if rest.iter().any(|word| word.text == "inplace") => all(),
-        "wget" => valued(rest, &["-P", "--directory-prefix"]),
-        "curl" => valued(rest, &["--output-dir"]),
-        "tar" | "bsdtar" | "gtar" if creates(rest) => archive(rest),
-        "tar" | "bsdtar" | "gtar" if !rest.iter().any(|word| lists_or_creates(&word.text)) => {
-            valued(rest, &["-C", "--directory"])
+        | "mount" | "gzip" | "gunzip" | "bzip2" | "bunzip2" | "xz" | "unxz" | "zstd" | "unzstd" | "dos2unix"
+        | "unix2dos" | "black" | "rustfmt" | "gofmt" | "isort" | "autopep8" | "rename" | "sftp" => all(),
+        "ln" if !argv.has_letter(&['s']) && !argv.says(&["--symbolic"]) => {
+            // Another name of a file: what is written to one is written to the other.
+            let mut found = all();
+            found.extend(into_directory(argv));
+            found
         }
-        "zip" => first(),
-        "unzip" => valued(rest, &["-d"]),
-        "7z" | "7za" | "7zr" => glued(rest, "-o"),
-        "cpio" => valued(rest, &["-D", "--directory"]),
-        "csplit" => valued(rest, &["-f", "--prefix"]),
-        "openssl" => valued(rest, &["-out"]),
-        "iconv" | "tic" => valued(rest, &["-o"]),
+        "yq" | "clang-format" | "shfmt" if argv.says(&["-i", "--inplace", "-w"]) => all(),
+        "prettier" | "eslint" | "ruff" | "biome" if argv.says(&["-w", "--write", "--fix", "format"]) => all(),
+        "ffmpeg" | "convert" | "magick" | "script" => argv.operands().next_back().cloned().into_iter().collect(),
+        "cargo" => argv.valued(&["--root", "--target-dir"]),
+        "npm" => argv.valued(&["--prefix"]),
+        "pip" | "pip3" => argv.valued(&["-t", "--target", "--root", "--prefix", "-d", "--dest"]),
+        "socat" => argv.rest.iter().filter_map(opened).collect(),
+        "split" => nth(1),
+        "cp" | "install" | "ln" | "rsync" | "scp" => into_directory(argv),
+        "uniq" | "xxd" => nth(1),
+        "sed" | "perl" | "ruby" if edits_in_place(argv) => all(),
+        "sed" => argv.rest.iter().filter_map(|word| Some(word.part(word.text.rsplit_once("w ")?.1))).collect(),
+        "awk" | "gawk" if argv.says(&["inplace"]) => all(),
+        "wget" => argv.valued(&["-P", "--directory-prefix"]),
+        "curl" => argv.valued(&["--output-dir"]),
+        "tar" | "bsdtar" | "gtar" if creates(argv) => archive(argv),
+        "tar" | "bsdtar" | "gtar" if !argv.rest.iter().any(|word| lists_or_creates(&word.text)) => {
+            argv.valued(&["-C", "--directory", "--one-top-level"])
+        }
+        "zip" => nth(0),
+        "unzip" => argv.valued(&["-d"]),
+        "7z" | "7za" | "7zr" => argv.glued("-o"),
+        "cpio" => argv.valued(&["-D", "--directory"]),
+        "csplit" => argv.valued(&["-f", "--prefix"]),
+        "openssl" => argv.valued(&["-out"]),
+        "gpg" | "gpg2" | "pandoc" => argv.valued(&["-o"]),
+        "iconv" | "tic" => argv.valued(&["-o"]),
         "find" => {
-            let mut found = valued(rest, &["-fprint", "-fprint0", "-fprintf", "-fls"]);
-            if finds_to_remove(rest) {
-                found.extend(rest.iter().take_while(|word| !word.text.starts_with(['-', '(', '!'])).cloned());
+            let mut found = argv.valued(&["-fprint", "-fprint0", "-fprintf", "-fls"]);
+            if finds_to_change(argv) {
+                found.extend(argv.find_roots().cloned());
             }
             found
         }
-        "dd" => rest.iter().filter(|word| word.text.starts_with("of=")).cloned().collect(),
-        "git" => match operands.first().map(|verb| verb.text.as_str()) {
-            Some("init" | "clone" | "worktree") => last(),
-            Some("mv" | "rm" | "restore" | "checkout") => all().split_off(1),
-            Some(_) | None => Vec::new(),
+        "dd" => argv.rest.iter().filter(|word| word.text.starts_with("of=")).cloned().collect(),
+        "git" => match argv.verb() {
+            "init" | "clone" | "worktree" => argv.operands().next_back().cloned().into_iter().collect(),
+            "mv" | "rm" | "restore" | "checkout" => argv.operands().skip(1).cloned().collect(),
+            _ => Vec::new(),
         },
         "docker" | "podman" | "nerdctl" => {
-            mounted(rest).into_iter().filter(|(_, writes)| *writes).map(|(word, _)| word).collect()
+            mounted(argv).into_iter().filter(|(_, writes)| *writes).map(|(word, _)| word).collect()
         }
         _ => Vec::new(),
     }
@@ -92,37 +107,35 @@ pub(super) fn targets(command: &Command) -> Vec<Word> {
 
 /// What goes with it goes with everything below: a removal, a move, a change of rights of a whole tree.
 pub(super) fn takes_all_below(command: &Command) -> bool {
-    let Some((name, rest)) = command.words.split_first() else { return false };
-    let deep = |letters: &[char]| {
-        rest.iter().any(|word| {
-            let short = word.text.strip_prefix('-').filter(|rest| !rest.starts_with('-'));
-            word.text == "--recursive" || short.is_some_and(|short| short.contains(letters))
-        })
-    };
-    match base(&name.text) {
+    let Some(argv) = Argv::of(command) else { return false };
+    let deep = |letters: &[char]| argv.says(&["--recursive"]) || argv.has_letter(letters);
+    match argv.name {
         "mv" | "trash" | "trash-put" | "srm" => true,
         "rm" => deep(&['r', 'R']),
         "chmod" | "chown" | "chgrp" | "setfacl" | "chattr" => deep(&['R']),
-        "rsync" => rest.iter().any(|word| word.text.starts_with("--del")),
-        "find" => finds_to_remove(rest),
+        "rsync" => argv.begins("--del"),
+        "find" => finds_to_change(argv),
         _ => false,
     }
 }
 
-/// `find -delete`, or with a command that removes or moves.
-fn finds_to_remove(rest: &[Word]) -> bool {
-    let runs = |word: &Word| matches!(word.text.as_str(), "-exec" | "-execdir" | "-ok" | "-okdir");
-    let acts = |word: &Word| matches!(base(&word.text), "rm" | "mv" | "rmdir" | "shred" | "unlink" | "chmod" | "chown");
-    rest.iter().any(|word| word.text == "-delete")
-        || rest.iter().position(runs).is_some_and(|at| rest[at + 1..].iter().any(acts))
+/// `find -delete`, or with a command that removes or moves, or changes rights.
+fn finds_to_change(argv: Argv<'_>) -> bool {
+    argv.finds_for(REMOVES) || argv.finds_for(&["mv", "chmod", "chown"])
 }
 
 /// Where `cp`, `mv` and their like write: the last operand, or the directory of `-t`, and in it the names of what goes
 /// there.
-fn into_directory(rest: &[Word], operands: &[&Word]) -> Vec<Word> {
-    let named = valued(rest, &["-t", "--target-directory"]);
+fn into_directory(argv: Argv<'_>) -> Vec<Word> {
+    let mut named = argv.valued(&["-t", "--target-directory"]);
+    // `install -Dt DIR`: the letter that takes a directory is the last one of its cluster.
+    let clustered =
+        |word: &Word| letters(&word.text).is_some_and(|letters| letters.len() > 1 && letters.ends_with('t'));
+    let behind = argv.rest.iter().position(clustered).and_then(|at| argv.rest.get(at + 1));
+    named.extend(behind.filter(|_| named.is_empty() && matches!(argv.name, "cp" | "mv" | "ln" | "install")).cloned());
+    let operands: Vec<&Word> = argv.operands().collect();
     let (directory, sources) = match (named.first(), operands.split_last()) {
-        (Some(directory), _) => (directory.clone(), operands),
+        (Some(directory), _) => (directory.clone(), operands.as_slice()),
         (None, Some((last, sources))) => ((*last).clone(), sources),
         (None, None) => return Vec::new(),
     };
@@ -139,30 +152,31 @@ fn into_directory(rest: &[Word], operands: &[&Word]) -> Vec<Word> {
 }
 
 /// The host's paths that a container is given, and whether it may write there.
-pub(super) fn mounted(rest: &[Word]) -> Vec<(Word, bool)> {
-    let volumes = valued(rest, &["-v", "--volume"]).into_iter().chain(glued(rest, "-v"));
+pub(super) fn mounted(argv: Argv<'_>) -> Vec<(Word, bool)> {
+    let volumes = argv.valued(&["-v", "--volume"]).into_iter().chain(argv.glued("-v"));
     let volumes = volumes.filter(|word| word.text.starts_with(['/', '~', '.', '$'])).map(|word| {
         let (source, to) = word.text.split_once(':').unwrap_or((word.text.as_str(), ""));
-        (renamed(&word, source), !to.ends_with(":ro"))
+        (word.part(source), !to.ends_with(":ro"))
     });
-    let mounts = valued(rest, &["--mount"]).into_iter().filter_map(|word| {
+    let mounts = argv.valued(&["--mount"]).into_iter().filter_map(|word| {
         let mut parts = word.text.split(',');
         let source = parts.find_map(|part| part.strip_prefix("source=").or_else(|| part.strip_prefix("src=")))?;
-        Some((renamed(&word, source), !word.text.contains("readonly")))
+        Some((word.part(source), !word.text.contains("readonly")))
     });
     volumes.chain(mounts).collect()
 }
 
 /// `-i`, `-pi`, `-i.bak`, `--in-place`: the files are written where they are.
-pub(super) fn in_place(option: &str) -> bool {
-    let letters = option.strip_prefix('-').filter(|rest| !rest.starts_with('-'));
-    option.starts_with("--in-place")
-        || letters.is_some_and(|letters| letters.split('.').next().is_some_and(|flags| flags.contains('i')))
+fn edits_in_place(argv: Argv<'_>) -> bool {
+    let flags = |letters: &str| letters.split('.').next().is_some_and(|flags| flags.contains('i'));
+    argv.begins("--in-place") || argv.letters().any(flags)
 }
 
 /// `tar t…` and `tar c…`: nothing is unpacked.
 fn lists_or_creates(option: &str) -> bool {
-    let letters = option.strip_prefix('-').unwrap_or(option);
+    // What follows the `f` of an option is the archive.
+    let letters =
+        option.strip_prefix('-').map_or(option, |letters| letters.split_inclusive('f').next().unwrap_or(letters));
     matches!(option, "--list" | "--create")
         || (letters.len() < 6
             && letters.starts_with(['t', 'c'])
@@ -170,46 +184,36 @@ fn lists_or_creates(option: &str) -> bool {
 }
 
 /// `tar c…`: an archive is made.
-pub(super) fn creates(rest: &[Word]) -> bool {
-    rest.iter().any(|word| word.text == "--create" || (lists_or_creates(&word.text) && word.text.contains('c')))
+pub(super) fn creates(argv: Argv<'_>) -> bool {
+    argv.rest.iter().any(|word| word.text == "--create" || (lists_or_creates(&word.text) && word.text.contains('c')))
+}
+
+/// The file that an address of `socat` opens.
+fn opened(word: &Word) -> Option<Word> {
+    let (kind, path) = word.text.split_once(':')?;
+    let opens = ["open", "create", "creat", "file", "gopen"].iter().any(|known| kind.eq_ignore_ascii_case(known));
+    opens.then(|| word.part(path.split(',').next().unwrap_or(path)))
 }
 
 /// The archive that `tar` makes: the word behind the letters that end with `f`.
-fn archive(rest: &[Word]) -> Vec<Word> {
-    let behind = rest.iter().position(|word| lists_or_creates(&word.text) && word.text.ends_with('f'));
-    let named = valued(rest, &["-f", "--file"]);
-    behind.and_then(|at| rest.get(at + 1)).cloned().into_iter().chain(named).filter(|word| word.text != "-").collect()
-}
-
-/// The words after these options, or behind their `=`.
-fn valued(rest: &[Word], options: &[&str]) -> Vec<Word> {
-    let mut found = Vec::new();
-    for (at, word) in rest.iter().enumerate() {
-        if options.contains(&word.text.as_str()) {
-            found.extend(rest.get(at + 1).cloned());
-        } else if let Some((option, value)) = word.text.split_once('=')
-            && option.starts_with("--")
-            && options.contains(&option)
-        {
-            found.push(renamed(word, value));
-        }
-    }
-    found
-}
-
-/// What stands right behind an option of one letter.
-fn glued(rest: &[Word], option: &str) -> Vec<Word> {
-    let value = |word: &Word| word.text.strip_prefix(option).filter(|value| !value.is_empty()).map(str::to_owned);
-    rest.iter()
-        .filter(|word| !word.text.starts_with("--"))
-        .filter_map(|word| Some(renamed(word, &value(word)?)))
+fn archive(argv: Argv<'_>) -> Vec<Word> {
+    let behind = argv.rest.iter().position(|word| lists_or_creates(&word.text) && word.text.ends_with('f'));
+    let glued = argv.letters().filter_map(|letters| letters.split_once('f')).filter(|(before, _)| before.contains('c'));
+    let glued = glued.filter(|(_, name)| !name.is_empty()).map(|(_, name)| Word::literal(name));
+    let named = argv.valued(&["-f", "--file"]).into_iter().chain(glued);
+    behind
+        .and_then(|at| argv.rest.get(at + 1))
+        .cloned()
+        .into_iter()
+        .chain(named)
+        .filter(|word| word.text != "-")
         .collect()
 }
 
 /// What `--output FILE`, `--output=FILE` and, for some commands, `-o FILE` name; the files that are edited in place.
 pub(super) fn output_options(command: &Command) -> Vec<Word> {
-    let Some((name, rest)) = command.words.split_first() else { return Vec::new() };
-    let name = base(&name.text);
+    let Some(argv) = Argv::of(command) else { return Vec::new() };
+    let Argv { name, rest } = argv;
     let short: &[char] = match name {
         "curl" | "sort" | "cc" | "gcc" | "g++" | "clang" | "ld" | "go" | "rustc" | "tree" | "time" => &['o'],
         "wget" => &['O', 'o'],
@@ -222,25 +226,25 @@ pub(super) fn output_options(command: &Command) -> Vec<Word> {
             None => (word.text.as_str(), None),
         };
         if OUTPUTS.contains(&option) {
-            outputs.extend(value.map(|value| renamed(word, value)).or_else(|| rest.get(at + 1).cloned()));
+            outputs.extend(value.map(|value| word.part(value)).or_else(|| rest.get(at + 1).cloned()));
             continue;
         }
-        let Some(letters) = word.text.strip_prefix('-').filter(|rest| !rest.starts_with('-')) else { continue };
+        let Some(letters) = letters(&word.text) else { continue };
         // `-sSLo FILE`: letters that take nothing before the one that takes a name. Compilers write words with one dash.
         let cluster = matches!(name, "curl" | "wget");
         let found = letters.find(short).filter(|at| *at == 0 || (cluster && is_switches(&letters[..*at])));
         if let Some(found) = found {
             match &letters[found + 1..] {
                 "" => outputs.extend(rest.get(at + 1).cloned()),
-                value => outputs.push(renamed(word, value.strip_prefix('=').unwrap_or(value))),
+                value => outputs.push(word.part(value.strip_prefix('=').unwrap_or(value))),
             }
         }
     }
-    outputs.extend(fetched(name, rest));
-    if matches!(name, "sed" | "perl" | "ruby") && rest.iter().any(|word| in_place(&word.text)) {
+    outputs.extend(fetched(argv));
+    if matches!(name, "sed" | "perl" | "ruby") && edits_in_place(argv) {
         // The first operand is the script, where no option brought one.
-        let scripted = rest.iter().any(|word| matches!(word.text.as_str(), "-e" | "-f" | "--expression" | "--file"));
-        let files = rest.iter().filter(|word| !word.text.starts_with('-'));
+        let scripted = argv.says(&["-e", "-f", "--expression", "--file"]);
+        let files = argv.operands();
         let bundled = rest.iter().any(|word| word.text.starts_with('-') && word.text.ends_with('e'));
         outputs.extend(files.skip(usize::from(!scripted || bundled || name != "sed")).cloned());
     }
@@ -254,28 +258,22 @@ fn is_switches(letters: &str) -> bool {
 }
 
 /// The file that a download is named by its address, in the working directory.
-fn fetched(name: &str, rest: &[Word]) -> Vec<Word> {
-    let says = |options: &[&str]| rest.iter().any(|word| options.contains(&word.text.as_str()));
-    let clustered = |letter: char| {
-        let letters =
-            |word: &Word| word.text.strip_prefix('-').filter(|rest| !rest.starts_with('-')).map(str::to_owned);
-        rest.iter().filter_map(letters).any(|letters| letters.contains(letter))
-    };
-    let writes = match name {
-        "curl" => says(&["--remote-name", "--remote-name-all", "-J"]) || clustered('O'),
+fn fetched(argv: Argv<'_>) -> Vec<Word> {
+    let writes = match argv.name {
+        "curl" => argv.says(&["--remote-name", "--remote-name-all", "-J"]) || argv.has_letter(&['O']),
         "wget" => {
-            !clustered('O')
-                && !says(&["--spider", "--version", "--help"])
-                && !rest.iter().any(|word| word.text.starts_with("--output-document"))
+            !argv.has_letter(&['O'])
+                && !argv.says(&["--spider", "--version", "--help"])
+                && !argv.begins("--output-document")
         }
         _ => false,
     };
-    let addresses = rest.iter().filter(|word| writes && !word.text.starts_with('-')).take(1);
+    let addresses = argv.operands().filter(|_| writes).take(1);
     addresses
         .map(|word| {
             let path = word.text.split(['?', '#']).next().unwrap_or("");
             let name = path.trim_end_matches('/').rsplit('/').next().filter(|name| !name.is_empty());
-            renamed(word, &format!("./{}", name.unwrap_or("index.html")))
+            word.part(&format!("./{}", name.unwrap_or("index.html")))
         })
         .collect()
 }
@@ -283,14 +281,6 @@ fn fetched(name: &str, rest: &[Word]) -> Vec<Word> {
 /// Code of an interpreter that may write files.
 pub(super) fn is_writing_code(code: &str) -> bool {
     WRITING_CODE.iter().any(|word| code.contains(word))
-}
-
-/// A part of a word; what of the word expands may stand in any part of it.
-pub(super) fn renamed(word: &Word, text: &str) -> Word {
-    let mut part = word.clone();
-    text.clone_into(&mut part.text);
-    part.tilde = text.starts_with('~') && (word.tilde || !word.quoted);
-    part
 }
 
 #[cfg(test)]

@@ -62,40 +62,21 @@ impl PathFacts {
         if path.is_empty() || path.contains('\0') || path.len() > PATH_BYTES_MAX {
             return None;
         }
-        let mut todo: Vec<&str> = Vec::new();
-        let mut at = String::with_capacity(path.len() + self.cwd.len() + 1);
-        if path == "~" || path.starts_with("~/") {
-            push(&mut todo, path.get(2..).unwrap_or(""));
-            push(&mut todo, self.home.as_deref()?);
+        let (start, path) = if path == "~" || path.starts_with("~/") {
+            (self.home.as_deref()?, path.get(2..).unwrap_or(""))
         } else if path.starts_with('/') {
-            push(&mut todo, path);
-        } else if path.starts_with('~') {
+            ("", path)
+        } else if path.starts_with('~') || !self.cwd.starts_with('/') {
             return None;
         } else {
-            push(&mut todo, path);
-            if !self.cwd.starts_with('/') {
-                return None;
-            }
-            push(&mut todo, &self.cwd);
-        }
-        let mut followed = 0;
-        while let Some(part) = todo.pop() {
-            match part {
-                "" | "." => {}
-                ".." => at.truncate(at.rfind('/').unwrap_or(0)),
-                _ => {
-                    let parent = at.len();
-                    at.push('/');
-                    at.push_str(part);
-                    if let Some(target) = links.get(&at) {
-                        followed += 1;
-                        if followed > LINKS_MAX || target.len() > PATH_BYTES_MAX {
-                            return None;
-                        }
-                        at.truncate(if target.starts_with('/') { 0 } else { parent });
-                        push(&mut todo, target);
-                    }
-                }
+            (self.cwd.as_str(), path)
+        };
+        let mut at = String::with_capacity(path.len() + start.len() + 1);
+        // Nearly no path meets a link, and without one nothing has to be put aside.
+        for part in parts(start).chain(parts(path)) {
+            step(&mut at, part);
+            if !links.is_empty() && links.contains_key(&at) {
+                return walk_linked(start, path, links);
             }
             if at.len() > PATH_BYTES_MAX {
                 return None;
@@ -130,7 +111,65 @@ pub fn within(path: &str, dir: &str) -> bool {
     dir == "/" || path.strip_prefix(dir).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// Pushes the components so that the first is popped first.
+/// What stands between the slashes.
+pub(crate) fn parts(path: &str) -> impl Iterator<Item = &str> {
+    let mut left = Some(path);
+    std::iter::from_fn(move || {
+        let text = left?;
+        let end = text.bytes().position(|byte| byte == b'/');
+        left = end.map(|end| &text[end + 1..]);
+        Some(&text[..end.unwrap_or(text.len())])
+    })
+}
+
+/// What stands behind the last slash.
+pub(crate) fn base(path: &str) -> &str {
+    path.bytes().rposition(|byte| byte == b'/').map_or(path, |at| &path[at + 1..])
+}
+
+/// Goes on by one part, which is taken for a directory.
+fn step(at: &mut String, part: &str) {
+    match part {
+        "" | "." => {}
+        ".." => at.truncate(at.bytes().rposition(|byte| byte == b'/').unwrap_or(0)),
+        _ => {
+            at.push('/');
+            at.push_str(part);
+        }
+    }
+}
+
+/// The walk over a path on which a link lies: what comes after the link waits until its target is walked.
+fn walk_linked(start: &str, path: &str, links: &BTreeMap<String, String>) -> Option<String> {
+    let mut at = String::with_capacity(path.len() + start.len() + 1);
+    let mut todo: Vec<&str> = Vec::new();
+    push(&mut todo, path);
+    push(&mut todo, start);
+    let mut followed = 0;
+    while let Some(part) = todo.pop() {
+        let parent = at.len();
+        step(&mut at, part);
+        if at.len() > parent
+            && let Some(target) = links.get(&at)
+        {
+            followed += 1;
+            if followed > LINKS_MAX || target.len() > PATH_BYTES_MAX {
+                return None;
+            }
+            at.truncate(if target.starts_with('/') { 0 } else { parent });
+            push(&mut todo, target);
+        }
+        if at.len() > PATH_BYTES_MAX {
+            return None;
+        }
+    }
+    if at.is_empty() {
+        at.push('/');
+    }
+    Some(at)
+}
+
+/// Pushes the parts so that the first is popped first.
 fn push<'a>(todo: &mut Vec<&'a str>, path: &'a str) {
     todo.extend(path.rsplit('/'));
 }

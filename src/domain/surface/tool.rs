@@ -4,6 +4,7 @@
 //! One description serves every surface: MCP lists it, the agent loop offers it to a model, the gate and the schedule
 //! read it. The tool itself, the code that acts, lives elsewhere and is found by [`Kind`].
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -471,7 +472,7 @@ fn path_of(args: &Args, facts: &PathFacts) -> Result<(String, String), Why> {
 fn read_keys(args: &Args, script: &Script, facts: &PathFacts) -> Keys {
     let here = args.text("cwd").unwrap_or(&facts.cwd);
     let named = shell::reads::read_paths(script).map(shell::Word::path);
-    let paths = std::iter::once(here.to_owned()).chain(named);
+    let paths = std::iter::once(Cow::Borrowed(here)).chain(named);
     Keys { reads: paths.filter_map(|path| facts.resolve(&path)).map(Key::Path).collect(), writes: Vec::new() }
 }
 

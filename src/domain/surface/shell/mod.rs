@@ -9,6 +9,8 @@
 mod parse;
 pub mod reads;
 
+use std::borrow::Cow;
+
 /// The longest command that is taken for understood; nobody reads a longer one before saying yes.
 pub const SCRIPT_CHARS_MAX: usize = 10_000;
 
@@ -107,10 +109,21 @@ impl Word {
         !self.expands && !self.globs && !self.braces
     }
 
+    /// A part of it as a word; what of it expands may stand in any part of it.
+    #[must_use]
+    pub fn part(&self, text: &str) -> Word {
+        let tilde = text.starts_with('~') && (self.tilde || !self.quoted);
+        Word { text: text.to_owned(), tilde, ..*self }
+    }
+
     /// The word as a path: a quoted `~` is a name and no home directory.
     #[must_use]
-    pub fn path(&self) -> String {
-        if self.text.starts_with('~') && !self.tilde { format!("./{}", self.text) } else { self.text.clone() }
+    pub fn path(&self) -> Cow<'_, str> {
+        if self.text.starts_with('~') && !self.tilde {
+            Cow::Owned(format!("./{}", self.text))
+        } else {
+            Cow::Borrowed(&self.text)
+        }
     }
 }
 
@@ -195,7 +208,7 @@ impl Script {
         arguments
             .chain(targets)
             .filter(|word| word.is_fixed() && !word.text.is_empty() && !word.text.starts_with('-'))
-            .map(Word::path)
+            .map(|word| word.path().into_owned())
             .take(PATH_WORDS_MAX)
             .collect()
     }

@@ -23,7 +23,8 @@ pub(super) fn parse(source: &str) -> Parsed {
     if source.chars().any(|letter| hides(letter) && !matches!(letter, '\n' | '\t')) {
         found.opaque("it has control or invisible characters");
     }
-    Parser { text: source.chars().collect(), at: 0, depth: 0, documents: Vec::new(), found: &mut found }.list(false);
+    Parser { text: source.chars().collect(), at: 0, depth: 0, documents: Vec::new(), feeds: false, found: &mut found }
+        .list(false);
     let understood = match (found.broken, found.opaque) {
         (Some(why), _) => Understood::Unparseable(why),
         (None, Some(why)) => Understood::Opaque(why),
@@ -62,6 +63,8 @@ struct Parser<'a> {
     at: usize,
     depth: usize,
     documents: Vec<Document>,
+    /// The first command of the list that comes next is fed.
+    feeds: bool,
     found: &'a mut Found,
 }
 
@@ -94,7 +97,7 @@ impl Parser<'_> {
         if !self.enter() {
             return;
         }
-        let mut command = Command::default();
+        let mut command = Command { fed: std::mem::take(&mut self.feeds), ..Command::default() };
         let mut closed = false;
         while let Some(letter) = self.peek() {
             match letter {
@@ -208,7 +211,10 @@ impl Parser<'_> {
     fn redirect(&mut self, command: &mut Command) {
         if self.looking_at("<(") || self.looking_at(">(") {
             self.found.opaque("it has a process substitution");
+            let written_to = self.peek() == Some('>');
             self.at += 2;
+            // What is written into it comes to the command inside.
+            self.feeds = written_to;
             command.words.push(Word { text: "<(…)".to_owned(), expands: true, ..Word::default() });
             return self.list(true);
         }
@@ -283,7 +289,7 @@ impl Parser<'_> {
     fn nested(&mut self, text: Vec<char>, walk: impl FnOnce(&mut Parser<'_>)) {
         if self.enter() {
             let depth = self.depth;
-            walk(&mut Parser { text, at: 0, depth, documents: Vec::new(), found: self.found });
+            walk(&mut Parser { text, at: 0, depth, documents: Vec::new(), feeds: false, found: self.found });
             self.depth -= 1;
         }
     }
