@@ -490,6 +490,7 @@ async fn serve(made: Made) -> Result<(), BootError> {
         state = %places.state.display(),
         "ready"
     );
+    machine::give_memory_back();
     let mut signals = carry_signals(signals)?;
     let mut aside = numbers.question.0 + 16;
     let mut ended = Ok(());

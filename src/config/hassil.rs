@@ -526,8 +526,8 @@ intents:
                 "x.yaml:9: nonsense is left out: this build does not know it",
                 "x.yaml:5: requires_context is left out, 2 times: the context is not known here: such sentences count \
                  only where no other fits",
-                "_common.yaml:2: responses is left out: what is answered, the daemon says itself",
                 "x.yaml:6: response is left out: what is answered, the daemon says itself",
+                "_common.yaml:2: responses is left out: what is answered, the daemon says itself",
                 "_common.yaml:1: skip_words: 不要 is left out: without it a sentence would mean something else",
                 "_common.yaml:4: step is left out: every number of the range is taken",
             ]

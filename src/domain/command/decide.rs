@@ -150,7 +150,7 @@ fn acceptable(reading: &Reading, risk: Risk, utterance: &Utterance, limits: &Thr
         return false;
     }
     match risk {
-        Risk::Read => reading.cost <= limits.read,
+        Risk::Read => reading.cost <= limits.read && !is_all_guessed(reading),
         Risk::Operate => reading.cost <= limits.operate,
         Risk::Dangerous => {
             reading.cost <= limits.dangerous
@@ -184,6 +184,16 @@ fn is_ordered(reading: &Reading, utterance: &Utterance) -> bool {
     let whole_verb = verbs().next().is_none() || verbs().any(|step| step.end - step.start >= 2 || first(step));
     whole_verb && !wanted && (asks || chars.last() != Some(&'了'))
 }
+
+/// 查询间度: the one thing that is asked for is two syllables, and one of them sounds like none of it.
+fn is_all_guessed(reading: &Reading) -> bool {
+    let mut things = reading.path.iter().filter(|step| matches!(step.role, Role::Need | Role::Both));
+    let far = |step: &Step| !step.exact && step.end - step.start == 2 && step.cost > FAR_HEARD;
+    things.next().is_some_and(far) && things.next().is_none()
+}
+
+/// What a thing of two syllables may cost before it is none, in hundredths of a syllable.
+const FAR_HEARD: u16 = 55;
 
 /// A word of a dangerous command may sound the same, with one regional confusion in it; 防火门 is not 防护门.
 fn far_heard(step: &Step) -> bool {
