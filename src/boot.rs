@@ -350,9 +350,10 @@ async fn serve(made: Made) -> Result<(), BootError> {
     let resolver = resolver::Resolver::new(sought, mediator.clone(), devices_receiver);
     let resolver_running = tokio::spawn(resolver.run());
     let workflows = Workflows::open(mediator.clone(), keeper.clone(), log.clone(), writer.clone()).await;
-    let workflows = workflows.map_err(|error| BootError::Other(error.into()))?;
+    let workflows = Arc::new(workflows.map_err(|error| BootError::Other(error.into()))?);
     let (recipes_sender, recipes) = watch::channel(Arc::clone(&config.recipes));
-    let own = Own::new(tasks.clone(), keeper.clone(), log.clone(), places.state.clone(), workflows, recipes);
+    let own =
+        Own::new(tasks.clone(), keeper.clone(), log.clone(), places.state.clone(), Arc::clone(&workflows), recipes);
     let own = Arc::new(own);
     let model = agent::settings(&config, &grounds_receiver.borrow().cwd).unwrap_or_else(|error| {
         // The plant does not stop for it.
@@ -450,6 +451,7 @@ async fn serve(made: Made) -> Result<(), BootError> {
         listener: listener.clone(),
         mediator: mediator.clone(),
         tasks: tasks.clone(),
+        workflows,
         learner: learner.clone(),
         log,
         mcp: Arc::clone(&core),

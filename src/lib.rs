@@ -24,7 +24,7 @@
 //!                   domain                                 machines, contracts, verdicts; no I/O, no clock, no async
 //! ```
 //!
-//! Arrows are calls. Dependencies point down; everyone may name `domain`, which names nobody. `tests/tidy.rs` holds the
+//! Arrows are calls. Dependencies point down; everyone may name `domain`, which names nobody. `tests/tidy/main.rs` holds the
 //! table of who may import what, and fails when it is not kept.
 //!
 //! # The rooms, in reading order

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::args::WorkflowVerb;
 use super::client::Client;
 use super::error::{CliError, Exit};
-use super::out::Out;
+use super::out::{Out, shown};
 use super::say;
 
 pub(super) fn workflow(verb: &WorkflowVerb, client: Client, out: &Out) -> Result<(), CliError> {
@@ -32,6 +32,11 @@ pub(super) fn workflow(verb: &WorkflowVerb, client: Client, out: &Out) -> Result
             (json!({ "verb": "commit", "workflow": workflow, "branches": branch }), *json)
         }
         WorkflowVerb::Abort { workflow, json } => (json!({ "verb": "abort", "workflow": workflow }), *json),
+        WorkflowVerb::Close { workflow, note, json } => {
+            let request = json!({ "workflow": workflow, "note": note, "lang": out.lang_word() });
+            let answer = client.ask("workflow.close", request)?;
+            return if *json { out.json(&answer) } else { out.line(&shown(&answer, "message")) };
+        }
         WorkflowVerb::Run { recipe, json } => (json!({ "verb": "run", "recipe": recipe }), *json),
         WorkflowVerb::Show { workflow: Some(workflow), json } => {
             (json!({ "verb": "show", "workflow": workflow }), *json)

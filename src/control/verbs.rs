@@ -21,6 +21,7 @@ use crate::engine::listener::{Lang, Listener, Said};
 use crate::engine::log::{Log, Query};
 use crate::engine::servers::{self, NotLoggedIn, Servers};
 use crate::engine::tasks::{self, Tasks};
+use crate::engine::workflow::{self, Workflows};
 
 /// What `reload` sends to whoever owns the configuration.
 pub(super) type Reload = mpsc::Sender<oneshot::Sender<Result<String, Trouble>>>;
@@ -33,6 +34,8 @@ pub struct Context {
     pub mediator: Mediator,
     /// Background tasks.
     pub tasks: Tasks,
+    /// Groups of actions with a guarantee.
+    pub workflows: Arc<Workflows>,
     /// What is learned.
     pub learner: Learner,
     /// The evidence log.
@@ -111,6 +114,7 @@ pub(super) async fn carry_out(
         "task.clean" => task_act(context, &args, TaskAct::Clean).await,
         "ask.allow" => answer(context, user, &args, Answer::Allow).await,
         "ask.deny" => answer(context, user, &args, Answer::Deny).await,
+        "workflow.close" => workflow_close(context, user, &args).await,
         "ask.settle" => settle(context, user, &args).await,
         "learn.propose" => learn::propose(context, user, &args).await,
         "learn.approve" => learn::approve(context, user, &args).await,
@@ -266,6 +270,25 @@ async fn workflow(context: &Context, user: &str, args: &Args<'_>) -> Answer1 {
     let tool = ToolName::new("workflow").map_err(|error| Trouble::new(Kind::Bug, error.to_string()))?;
     let input = args.0.get("input").cloned().unwrap_or_default();
     call_one(context, user, args, Wanted { tool, input, protective: false }).await
+}
+
+/// For people only: the tool has no such verb, so that nothing that is mediated can answer for its own leavings.
+async fn workflow_close(context: &Context, user: &str, args: &Args<'_>) -> Answer1 {
+    let written = args.need("workflow")?;
+    let id = workflow::tool::number(written).map_err(|refusal| Trouble::new(Kind::Usage, refusal.text))?;
+    let note = note(args, "say what was done about it: --note \"refunded by hand\"")?;
+    let closed = context.workflows.close(id, user, note).await;
+    let mut answer = closed.map_err(|refusal| {
+        let kind = if refusal.code == "no_such_workflow" { Kind::NotFound } else { Kind::NotSo };
+        Trouble::new(kind, refusal.text).hint(format!("interlock workflow show {written}"))
+    })?;
+    let message = if args.is_zh() {
+        format!("{written} 已由人了结；日志中仍是未决，不算成功")
+    } else {
+        format!("{written} is closed by a person; it is no success, and the log keeps what was left")
+    };
+    answer["message"] = message.into();
+    Ok(answer)
 }
 
 /// One call through the one path, answered in the words of `say`.
@@ -463,15 +486,21 @@ async fn settle(context: &Context, user: &str, args: &Args<'_>) -> Answer1 {
         "failed" => false,
         other => return Err(Trouble::new(Kind::Usage, format!("{other:?} is neither done nor failed"))),
     };
-    let note = args.need("note")?.to_owned();
-    if note.trim().is_empty() {
-        return Err(Trouble::new(Kind::Usage, "the note is empty").hint("say how it is known: --note \"seen on site\""));
-    }
+    let note = note(args, "say how it is known: --note \"seen on site\"")?.to_owned();
     let taken =
         context.mediator.settle(question, done, note, user.to_owned()).await.map_err(|error| not_taken(&error))?;
     obeyed(question, taken)?;
     let message = if args.is_zh() { format!("{question} 已记录") } else { format!("{question} is recorded") };
     Ok(json!({ "question": question.to_string(), "finding": args.need("finding")?, "message": message }))
+}
+
+/// What a person writes beside a word that nobody can check.
+fn note<'a>(args: &'a Args<'_>, hint: &str) -> Result<&'a str, Trouble> {
+    let note = args.need("note")?;
+    if note.trim().is_empty() {
+        return Err(Trouble::new(Kind::Usage, "the note is empty").hint(hint));
+    }
+    Ok(note)
 }
 
 fn obeyed(question: QuestionId, taken: AnswerTaken) -> Result<(), Trouble> {

@@ -2,7 +2,7 @@
 //!
 //! A decision is a plain value, made from plain values and the time that the caller passes in. Nothing in this
 //! package may read a clock, open a file, start a thread or wait: the same inputs must give the same decision in
-//! the daemon, in an offline verb and in a simulation. `clippy.toml` beside this file and `tests/tidy.rs` hold
+//! the daemon, in an offline verb and in a simulation. `clippy.toml` beside this file and `tests/tidy/main.rs` hold
 //! that rule.
 #![forbid(unsafe_code)]
 

@@ -11,9 +11,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use interlock_domain::liveness::cause::Counters;
 use interlock_domain::liveness::judge::{SCAN, TAU};
 use interlock_domain::liveness::lifecycle::{Cause, State};
-use interlock_domain::liveness::outsider::Outsider;
+use interlock_domain::liveness::outsider::{Outsider, Verdict};
+use interlock_domain::liveness::speaker::Speaker;
 use interlock_domain::time::Tick;
 use serde_json::{Value, json};
 use thiserror::Error;
@@ -257,9 +259,8 @@ struct Seat {
     began: u64,
     threads: BTreeMap<i32, Thread>,
     outsider: Outsider,
-    /// Of a program that beats: its last beat, and whether its silence was told.
-    beat_at: Option<Tick>,
-    silent: bool,
+    /// What it says of itself.
+    speaker: Speaker,
 }
 
 struct Watch<'a> {
@@ -302,7 +303,7 @@ impl Watch<'_> {
     fn gap(&mut self, since: Duration, now: Tick, tell: &mut impl FnMut(&Seen)) {
         for seat in self.seats.values_mut() {
             seat.outsider.rebaseline();
-            seat.beat_at = seat.beat_at.map(|_| now);
+            seat.speaker.rebaseline(now);
         }
         let mut seen = self.seen(now, self.root, self.root, "", Event::Gap);
         seen.cause = Some(Cause::SupervisorGap.name());
@@ -338,8 +339,7 @@ impl Watch<'_> {
             began: stat.began,
             threads: BTreeMap::new(),
             outsider: Outsider::default(),
-            beat_at: None,
-            silent: false,
+            speaker: Speaker::default(),
         });
         // A program that was loaded in its place has another name.
         seat.name = stat.name;
@@ -385,12 +385,12 @@ impl Watch<'_> {
 
     fn judge(&mut self, pid: i32, seat: &mut Seat, now: Tick, tell: &mut impl FnMut(&Seen)) {
         let tids = seat.threads.keys();
-        let counters = tids.filter_map(|tid| Some((*tid, proc::counters(pid, *tid).ok()?))).collect();
-        if let Some(verdict) = seat.outsider.judge(&counters, self.options.tau, now) {
-            let event = if verdict.state == State::Zombie { Event::Zombie } else { Event::Running };
-            let mut seen = self.seen(now, pid, pid, &seat.name, event);
-            seen.cause = Some(verdict.cause.name());
-            if event == Event::Zombie {
+        let counters: BTreeMap<i32, Counters> =
+            tids.filter_map(|tid| Some((*tid, proc::counters(pid, *tid).ok()?))).collect();
+        let tau = self.options.tau;
+        if let Some(verdict) = seat.outsider.judge(&counters, tau, now) {
+            let mut seen = self.found(pid, &seat.name, verdict, now);
+            if seen.event == Event::Zombie {
                 let wait: Vec<String> = counters
                     .iter()
                     .take(8)
@@ -402,13 +402,22 @@ impl Watch<'_> {
             }
             tell(&seen);
         }
-        let silent = seat.beat_at.is_some_and(|at| now.since(at) >= self.options.tau);
-        if silent && !std::mem::replace(&mut seat.silent, true) {
-            let mut seen = self.seen(now, pid, pid, &seat.name, Event::Zombie);
-            seen.cause = Some(Cause::NoBeat.name());
-            seen.detail = format!("no WATCHDOG=1 for {:.1} s", self.options.tau.as_secs_f64());
+        let cpu_ns = counters.values().fold(0u64, |sum, it| sum.saturating_add(it.cpu_ns));
+        if let Some(verdict) = seat.speaker.judge(cpu_ns, tau, now) {
+            let mut seen = self.found(pid, &seat.name, verdict, now);
+            if verdict.cause == Cause::NoBeat {
+                seen.detail = format!("no WATCHDOG=1 for {:.1} s", tau.as_secs_f64());
+            } else if verdict.cause == Cause::Livelock {
+                let stands = (tau * 2).as_secs_f64();
+                seen.detail = format!("it computes, and X_PROGRESS= has stood still for {stands:.1} s");
+            }
             tell(&seen);
         }
+    }
+
+    fn found(&self, pid: i32, name: &str, verdict: Verdict, now: Tick) -> Seen {
+        let event = if verdict.state == State::Zombie { Event::Zombie } else { Event::Running };
+        Seen { cause: Some(verdict.cause.name()), ..self.seen(now, pid, pid, name, event) }
     }
 
     fn hear(&mut self, ear: &Ear, now: Tick, tell: &mut impl FnMut(&Seen)) {
@@ -420,17 +429,20 @@ impl Watch<'_> {
             for (key, value) in &told.fields {
                 let Some(seat) = self.seats.get_mut(&pid) else { continue };
                 let name = seat.name.clone();
-                if key == "WATCHDOG" && value == "1" {
-                    seat.beat_at = Some(now);
-                    if std::mem::replace(&mut seat.silent, false) {
-                        let mut seen = self.seen(now, pid, pid, &name, Event::Running);
-                        seen.cause = Some(Cause::RecoveredBeat.name());
+                let back = match (key.as_str(), value.as_str()) {
+                    ("WATCHDOG", "1") => seat.speaker.beat(now),
+                    ("X_PROGRESS", count) => count.parse().ok().and_then(|count| seat.speaker.progress(count, now)),
+                    ("STATUS", text) => {
+                        let mut seen = self.seen(now, pid, pid, &name, Event::Status);
+                        seen.detail = text.chars().take(256).collect();
                         tell(&seen);
+                        None
                     }
-                } else if key == "STATUS" {
-                    let mut seen = self.seen(now, pid, pid, &name, Event::Status);
-                    seen.detail = value.chars().take(256).collect();
-                    tell(&seen);
+                    // The rest of the protocol is about services, not about life.
+                    (_, _) => None,
+                };
+                if let Some(verdict) = back {
+                    tell(&self.found(pid, &name, verdict, now));
                 }
             }
         }
@@ -440,6 +452,9 @@ impl Watch<'_> {
 
     fn leave(&mut self, pid: i32, now: Tick, tell: &mut impl FnMut(&Seen)) {
         if let Some(seat) = self.seats.remove(&pid) {
+            for (tid, thread) in seat.threads.iter().filter(|(tid, _)| **tid != pid) {
+                tell(&self.seen(now, pid, *tid, &thread.name, Event::ThreadGone));
+            }
             tell(&self.seen(now, pid, pid, &seat.name, Event::ProcessGone));
         }
     }

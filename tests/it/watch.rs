@@ -97,6 +97,26 @@ fn a_program_that_beats_is_judged_by_its_beats() {
 }
 
 #[test]
+fn a_program_that_beats_and_computes_and_gets_nowhere_is_a_zombie() {
+    let script = "import time, threading\n\
+        from interlock_worker import Heart\n\
+        heart = Heart()\n\
+        threading.Thread(target=time.sleep, args=(60,), daemon=True).start()\n\
+        heart.progress(1)\n\
+        end = time.monotonic() + 3\n\
+        while time.monotonic() < end: heart.beat()\n\
+        heart.progress(2)\n\
+        time.sleep(0.2)\n";
+    let watching = watch(python(script));
+    let zombie = watching.until(Event::Zombie);
+    assert_eq!(zombie.cause, Some("LIVELOCK"), "{}", zombie.detail);
+    assert_eq!(watching.until(Event::Running).cause, Some("RECOVERED_PROGRESS"));
+    let gone = watching.until(Event::ThreadGone);
+    assert_ne!(gone.tid, zombie.pid, "each thread that was born is told gone");
+    assert_eq!(watching.ended(), Ended::Exited(Exit::Code(0)));
+}
+
+#[test]
 fn what_a_program_starts_is_watched_too() {
     let target = |script: &str| {
         Target::Command(ChildSpec {

@@ -203,6 +203,18 @@ pub enum WorkflowVerb {
         #[arg(long)]
         json: bool,
     },
+    /// Ends one that is unsettled and cannot be undone: a person answers for what is left. It is no success.
+    #[command(after_help = "Example:\n  interlock workflow close w1 --note \"refunded by hand\"")]
+    Close {
+        /// The workflow, w1, w2, …
+        workflow: String,
+        /// What was done about what is left.
+        #[arg(long, value_name = "TEXT")]
+        note: String,
+        /// One JSON object.
+        #[arg(long)]
+        json: bool,
+    },
     /// Runs a recipe of the configuration from its first step to the commit.
     #[command(after_help = "Example:\n  interlock workflow run stop-pumping")]
     Run {

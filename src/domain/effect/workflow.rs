@@ -45,12 +45,30 @@ pub enum Stage {
     Aborted,
     /// Something is unknown or is left, and no contract says more: a person has to look. Never a success.
     Unsettled,
+    /// It was unsettled, and a person answers for what is left. Never a success either: what is left stays in the log.
+    Closed,
 }
 
 impl Stage {
     /// All of them.
-    pub const ALL: [Stage; 6] =
-        [Stage::Open, Stage::Committing, Stage::Aborting, Stage::Committed, Stage::Aborted, Stage::Unsettled];
+    pub const ALL: [Stage; 7] = [
+        Stage::Open,
+        Stage::Committing,
+        Stage::Aborting,
+        Stage::Committed,
+        Stage::Aborted,
+        Stage::Unsettled,
+        Stage::Closed,
+    ];
+
+    /// Nothing more comes of it.
+    #[must_use]
+    pub fn is_final(self) -> bool {
+        match self {
+            Stage::Committed | Stage::Aborted | Stage::Closed => true,
+            Stage::Open | Stage::Committing | Stage::Aborting | Stage::Unsettled => false,
+        }
+    }
 
     /// The word in rows and answers.
     #[must_use]
@@ -62,6 +80,7 @@ impl Stage {
             Stage::Committed => "committed",
             Stage::Aborted => "aborted",
             Stage::Unsettled => "unsettled",
+            Stage::Closed => "closed",
         }
     }
 }
@@ -243,6 +262,15 @@ pub enum NotYet {
     /// A branch that is not there.
     #[error("there is no branch {0:?}")]
     NoBranch(String),
+    /// It is not unsettled: its end is still to be decided, or on its way.
+    #[error("the workflow is {}: commit or abort it", .0.word())]
+    Undecided(Stage),
+    /// What was found out lets it end well.
+    #[error("nothing is unknown or left any more: {} it again", if *.keeps { "commit" } else { "abort" })]
+    EndsWell {
+        /// It was decided to keep it.
+        keeps: bool,
+    },
 }
 
 /// A workflow.
@@ -278,11 +306,8 @@ impl Workflow {
     /// # Errors
     /// Why it may not.
     pub fn attempt(&mut self, wanted: Wanted) -> Result<(usize, Option<CallId>), Refused> {
-        match self.stage {
-            Stage::Open => {}
-            decided @ (Stage::Committing | Stage::Aborting | Stage::Committed | Stage::Aborted | Stage::Unsettled) => {
-                return Err(Refused::Decided(decided));
-            }
+        if self.stage != Stage::Open {
+            return Err(Refused::Decided(self.stage));
         }
         for name in [&wanted.op, &wanted.branch] {
             if !is_name(name) {

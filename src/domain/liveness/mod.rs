@@ -16,4 +16,5 @@ pub mod lifecycle;
 pub mod outsider;
 pub mod rate;
 pub mod remedy;
+pub mod speaker;
 pub mod suspicion;

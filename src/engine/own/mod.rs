@@ -49,7 +49,7 @@ pub struct Own {
     keeper: Keeper,
     log: Log,
     state: PathBuf,
-    workflows: Workflows,
+    workflows: Arc<Workflows>,
     recipes: watch::Receiver<Arc<Recipes>>,
 }
 
@@ -75,7 +75,7 @@ impl Own {
         keeper: Keeper,
         log: Log,
         state: PathBuf,
-        workflows: Workflows,
+        workflows: Arc<Workflows>,
         recipes: watch::Receiver<Arc<Recipes>>,
     ) -> Own {
         Own { tasks, keeper, log, state, workflows, recipes }

@@ -31,6 +31,7 @@ use super::keeper::{Keeper, NotKept};
 use super::log::{Log, Query};
 use crate::record::{Row, workflow as form};
 use crate::store::queue::{Entry, Writer};
+use crate::store::state::workflow::SETTLED_KEPT;
 use crate::sys::clock;
 
 /// Workflows that are under way. Each holds resources, or effects that wait for its decision.
@@ -145,6 +146,11 @@ impl Workflows {
         self.writer.append_or_count(Entry::relaxed(row.detailed(&detail)));
         let now = clock::wall();
         self.keeper.with(move |state| state.keep_workflow(id, stage.word(), &text, now)).await?;
+        if stage.is_final() {
+            // What the store no longer keeps is not kept here either.
+            let first = id.saturating_sub(SETTLED_KEPT.into());
+            self.all().workflows.retain(|id, it| *id > first || !it.stage.is_final());
+        }
         self.moved.notify_waiters();
         Ok(())
     }
@@ -411,6 +417,21 @@ impl Workflows {
         self.settle(id).await
     }
 
+    /// A person answers for what no contract can take back: from here on it holds nothing, and its alarm is cleared.
+    ///
+    /// # Errors
+    /// When it is not unsettled, when something is unknown, or when it can still end well.
+    pub async fn close(&self, id: u64, by: &str, note: &str) -> Result<Value, Refusal> {
+        self.refresh(id).await?;
+        let (closed, left, unreleased) =
+            self.with(id, |workflow| (workflow.close(), workflow.left(), workflow.unreleased()))?;
+        closed.map_err(|not_yet| Refusal::new("not_yet", format!("w{id}: {not_yet}")))?;
+        self.keep(id, "close", json!({ "by": by, "note": note, "left": left, "unreleased": unreleased })).await?;
+        let (source, now) = (alarm(id), clock::wall());
+        self.keeper.with(move |state| state.clear_alarms(&source, now).map(|_| ())).await?;
+        Ok(json!({ "workflow": format!("w{id}"), "stage": Stage::Closed.word(), "left": left }))
+    }
+
     async fn undo_all(&self, id: u64, name: Name) -> Result<(), Refusal> {
         while let Some(of) = self.with(id, |workflow| workflow.to_undo())? {
             // Without such a tool it stays, and settling says so.
@@ -453,7 +474,7 @@ impl Workflows {
         self.keep(id, "settled", end).await?;
         // A8 can never be excluded once something visible was undone; saying so each time would wear people out.
         let grave = |kind: Kind, verdict: Verdict| kind != Kind::A8 || verdict == Verdict::Certain;
-        let (source, now) = (format!("workflow:w{id}"), clock::wall());
+        let (source, now) = (alarm(id), clock::wall());
         let said = match found.iter().find(|it| grave(it.kind, it.verdict)) {
             None => self.keeper.later(move |state| state.clear_alarms(&source, now).map(|_| ())),
             Some(anomaly) => {
@@ -470,7 +491,7 @@ impl Workflows {
             Stage::Committed | Stage::Aborted => {
                 Ok(json!({ "workflow": format!("w{id}"), "stage": stage.word(), "anomalies": told }))
             }
-            Stage::Open | Stage::Committing | Stage::Aborting | Stage::Unsettled => {
+            Stage::Open | Stage::Committing | Stage::Aborting | Stage::Unsettled | Stage::Closed => {
                 let mut facts = Vec::new();
                 if !unknown.is_empty() {
                     facts.push(format!("not known: {}", unknown.join(", ")));
@@ -535,6 +556,11 @@ impl Workflows {
             Refusal::new("bad_input", Ending::NotStarted(why).message(interlock_domain::request::why::Lang::En))
         })
     }
+}
+
+/// Whom an alarm about it comes from.
+fn alarm(id: u64) -> String {
+    format!("workflow:w{id}")
 }
 
 /// A place in the lines, given back when it is dropped.

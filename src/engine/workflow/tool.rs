@@ -133,7 +133,14 @@ fn bad(text: impl Into<String>) -> Refusal {
 }
 
 fn id(input: &Value) -> Result<u64, Refusal> {
-    let written = input["workflow"].as_str().ok_or_else(|| bad("which workflow? (w1, w2, …)"))?;
+    number(input["workflow"].as_str().ok_or_else(|| bad("which workflow? (w1, w2, …)"))?)
+}
+
+/// The number in a workflow's name, `w1`, `w2`, …
+///
+/// # Errors
+/// When it is no such name.
+pub fn number(written: &str) -> Result<u64, Refusal> {
     written.strip_prefix('w').and_then(|id| id.parse().ok()).ok_or_else(|| bad(format!("{written:?} is no workflow")))
 }
 

@@ -65,6 +65,18 @@ CREATE TABLE workflow (
   at INTEGER NOT NULL
 ) STRICT;
 ",
+    // A workflow that a person closed. Which stages there are is said in one place, the domain.
+    "
+CREATE TABLE workflow_2 (
+  id INTEGER PRIMARY KEY,
+  stage TEXT NOT NULL,
+  form TEXT NOT NULL,
+  at INTEGER NOT NULL
+) STRICT;
+INSERT INTO workflow_2 SELECT * FROM workflow;
+DROP TABLE workflow;
+ALTER TABLE workflow_2 RENAME TO workflow;
+",
 ];
 
 /// Cleared alarms that are kept: enough for a shift
@@ -271,7 +283,10 @@ mod tests {
         State::open(dir.path()).unwrap().connection.pragma_update(None, "user_version", 99).unwrap();
         let refused = State::open(dir.path()).unwrap_err();
         let path = dir.path().join("state.db");
-        assert_eq!(refused.to_string(), format!("{} has format 99; this build reads up to 4", path.display()));
+        assert_eq!(
+            refused.to_string(),
+            format!("{} has format 99; this build reads up to {}", path.display(), STEPS.len())
+        );
         let connection = Connection::open(path).unwrap();
         assert_eq!(connection.pragma_query_value(None, "user_version", |row| row.get::<_, i64>(0)).unwrap(), 99);
     }

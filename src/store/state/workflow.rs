@@ -7,7 +7,7 @@ use super::State;
 use crate::store::error::StoreError;
 
 /// Settled workflows that are kept: enough to look back over some shifts. The log has them all.
-const SETTLED_KEPT: u32 = 500;
+pub const SETTLED_KEPT: u32 = 500;
 
 impl State {
     /// Keeps a workflow as it is now.
@@ -20,7 +20,7 @@ impl State {
                           stage = ?2, form = ?3, at = ?4";
             transaction.prepare_cached(insert)?.execute(params![id.cast_signed(), stage, form, at.0])?;
             transaction.execute(
-                "DELETE FROM workflow WHERE stage IN ('committed', 'aborted') AND id <= ?",
+                "DELETE FROM workflow WHERE stage IN ('committed', 'aborted', 'closed') AND id <= ?",
                 [id.cast_signed() - i64::from(SETTLED_KEPT)],
             )?;
             Ok(())
@@ -40,7 +40,20 @@ impl State {
 
 #[cfg(test)]
 mod tests {
+    use super::super::{STEPS, migrate};
     use super::*;
+
+    #[test]
+    fn what_an_older_version_kept_is_there_after_the_step_to_this_one() {
+        let mut connection = rusqlite::Connection::open_in_memory().unwrap();
+        let with_words = STEPS.len() - 1;
+        migrate(&mut connection, &STEPS[..with_words]).unwrap();
+        let insert = "INSERT INTO workflow VALUES (7, 'unsettled', '{}', 1)";
+        connection.execute(insert, []).unwrap();
+        migrate(&mut connection, STEPS).unwrap();
+        let close = "UPDATE workflow SET stage = 'closed' WHERE id = 7 AND form = '{}'";
+        assert_eq!(connection.execute(close, []).unwrap(), 1);
+    }
 
     #[test]
     fn a_workflow_is_kept_as_it_is_and_settled_ones_for_a_while() {
@@ -53,5 +66,8 @@ mod tests {
         assert_eq!(State::open(dir.path()).unwrap().workflows().unwrap()[0].1, "{\"b\":2}");
         state.keep_workflow(502, "open", "{}", Wall(4)).unwrap();
         assert_eq!(kept(&state), [1, 502], "what is unsettled stays");
+        state.keep_workflow(1, "closed", "{}", Wall(5)).unwrap();
+        state.keep_workflow(502, "committed", "{}", Wall(6)).unwrap();
+        assert_eq!(kept(&state), [502], "what a person closed goes like what is settled");
     }
 }

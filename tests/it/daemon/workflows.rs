@@ -224,3 +224,37 @@ fn a_workflow_survives_a_kill_and_is_settled_in_the_next_life() {
     assert_eq!(kept["output"]["anomalies"], json!([]), "{kept}");
     assert_eq!((line.coil(1), line.coil(9), *line.writes.lock().unwrap()), (true, true, 2));
 }
+
+#[test]
+fn a_person_answers_for_what_cannot_be_undone_and_an_agent_cannot() {
+    let line = Line::new(&[]);
+    let daemon = Daemon::with(&line.config(""));
+    workflow(&daemon, json!({ "verb": "begin", "profiles": ["unknown-safe"] }));
+    // A start has an inverse here; a stop has none.
+    let input = json!({ "device": "pump-1", "action": "stop" });
+    workflow(&daemon, json!({ "verb": "do", "workflow": "w1", "tool": "device", "input": input, "op": "a" }));
+    let fact = |error: &Value| error["message"].as_str().unwrap_or_default().to_owned();
+    let close = |note: &str| daemon.ask("workflow.close", json!({ "workflow": "w1", "note": note }));
+    let early = close("seen").unwrap_err();
+    assert!(fact(&early).contains("the workflow is open: commit or abort it"), "{early}");
+    let said = workflow(&daemon, json!({ "verb": "abort", "workflow": "w1" }));
+    assert!(said["message"].as_str().unwrap().contains("unsettled"), "{said}");
+    let through_the_tool = workflow(&daemon, json!({ "verb": "close", "workflow": "w1" }));
+    assert_eq!(through_the_tool["result"], "not_started", "{through_the_tool}");
+    assert!(fact(&close(" ").unwrap_err()).contains("the note is empty"));
+    let closed = close("stopped for good, shift lead knows").unwrap();
+    assert_eq!((&closed["stage"], &closed["left"]), (&json!("closed"), &json!(["a"])), "{closed}");
+    assert!(fact(&close("again").unwrap_err()).contains("the workflow is closed"));
+    let row = daemon.eventually("the row of it", || {
+        let rows = daemon.ask("evidence.query", json!({ "kind": "workflow" })).unwrap();
+        rows.as_array().unwrap().iter().find(|row| row["cause"] == "close").cloned()
+    });
+    assert_eq!((&row["to"], &row["detail"]["left"]), (&json!("closed"), &json!(["a"])), "{row}");
+    assert_eq!(row["detail"]["note"], "stopped for good, shift lead knows", "{row}");
+    assert!(row["detail"]["by"].as_str().is_some_and(|by| !by.is_empty()), "{row}");
+    let home = daemon.kill();
+    let config = home.path("interlock.toml");
+    let daemon = home.start(Some(&config));
+    let shown = workflow(&daemon, json!({ "verb": "show", "workflow": "w1" }));
+    assert_eq!(shown["output"]["stage"], "closed", "{shown}");
+}

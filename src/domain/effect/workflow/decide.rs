@@ -33,11 +33,8 @@ impl Workflow {
     /// # Errors
     /// Why that cannot be decided now; nothing has changed.
     pub fn commit(&mut self, branches: &[String], now: Wall) -> Result<(), NotYet> {
-        match self.stage {
-            Stage::Open => {}
-            decided @ (Stage::Committing | Stage::Aborting | Stage::Committed | Stage::Aborted | Stage::Unsettled) => {
-                return Err(NotYet::Decided(decided));
-            }
+        if self.stage != Stage::Open {
+            return Err(NotYet::Decided(self.stage));
         }
         let all: BTreeSet<&String> = self.attempts.iter().map(|attempt| &attempt.branch).collect();
         if let Some(odd) = branches.iter().find(|branch| !all.contains(branch)) {
@@ -112,8 +109,30 @@ impl Workflow {
                 self.kept = Vec::new();
                 Ok(())
             }
-            decided @ (Stage::Aborting | Stage::Committed | Stage::Aborted) => Err(NotYet::Decided(decided)),
+            decided @ (Stage::Aborting | Stage::Committed | Stage::Aborted | Stage::Closed) => {
+                Err(NotYet::Decided(decided))
+            }
         }
+    }
+
+    /// A person answers for what no contract can take back: it holds nothing any more. What nobody knows the end of is
+    /// found out first, and what can still end well is not closed.
+    ///
+    /// # Errors
+    /// Why it is not closed; nothing has changed.
+    pub fn close(&mut self) -> Result<(), NotYet> {
+        let unknown = self.unknown();
+        match self.stage {
+            Stage::Unsettled if !unknown.is_empty() => return Err(NotYet::Unknown(unknown)),
+            Stage::Unsettled if self.is_clean() && (self.kept.is_empty() || self.is_whole()) => {
+                return Err(NotYet::EndsWell { keeps: !self.kept.is_empty() });
+            }
+            Stage::Unsettled => {}
+            Stage::Open | Stage::Committing | Stage::Aborting => return Err(NotYet::Undecided(self.stage)),
+            Stage::Committed | Stage::Aborted | Stage::Closed => return Err(NotYet::Decided(self.stage)),
+        }
+        self.stage = Stage::Closed;
+        Ok(())
     }
 
     /// Goes on with what was decided, after something was found out.
@@ -168,19 +187,25 @@ impl Workflow {
 
     /// The end of what was decided: settled if nothing is unknown and nothing is left, else unsettled.
     pub fn settle(&mut self) -> Stage {
-        let clean = self.unknown().is_empty() && self.left().is_empty() && self.unreleased().is_empty();
-        let whole = self.required.iter().all(|op| {
-            self.attempts
-                .iter()
-                .any(|attempt| attempt.op == *op && attempt.is_forward() && attempt.state == State::Done)
-        });
         self.stage = match self.stage {
-            Stage::Committing if clean && whole => Stage::Committed,
-            Stage::Aborting if clean => Stage::Aborted,
+            Stage::Committing if self.is_clean() && self.is_whole() => Stage::Committed,
+            Stage::Aborting if self.is_clean() => Stage::Aborted,
             Stage::Committing | Stage::Aborting => Stage::Unsettled,
-            decided @ (Stage::Open | Stage::Committed | Stage::Aborted | Stage::Unsettled) => decided,
+            decided @ (Stage::Open | Stage::Committed | Stage::Aborted | Stage::Unsettled | Stage::Closed) => decided,
         };
         self.stage
+    }
+
+    /// Nothing is unknown, left, or staged and not released.
+    fn is_clean(&self) -> bool {
+        self.unknown().is_empty() && self.left().is_empty() && self.unreleased().is_empty()
+    }
+
+    /// All that is required has its effect.
+    fn is_whole(&self) -> bool {
+        let is_done =
+            |op: &String| self.attempts.iter().any(|it| it.op == *op && it.is_forward() && it.state == State::Done);
+        self.required.iter().all(is_done)
     }
 
     /// The operations that nobody knows the outcome of.
@@ -204,7 +229,7 @@ impl Workflow {
     /// The operations that are kept, are staged at their tools, and are not released.
     #[must_use]
     pub fn unreleased(&self) -> Vec<String> {
-        let decided = matches!(self.stage, Stage::Committing | Stage::Committed | Stage::Unsettled);
+        let decided = matches!(self.stage, Stage::Committing | Stage::Committed | Stage::Unsettled | Stage::Closed);
         let released = |at: usize| self.attempts.iter().any(|it| it.releases == Some(at) && it.state == State::Done);
         let waits = |(at, it): &(usize, &Attempt)| {
             decided
@@ -234,19 +259,19 @@ impl Workflow {
     /// end of, against one that mediates: no order of the two could be told.
     #[must_use]
     pub fn holds(&self, resource: &str, other: &Contract, other_mediates: bool) -> bool {
-        let open = !matches!(self.stage, Stage::Committed | Stage::Aborted);
         let mediates = self.profiles.contains(&Profile::ExternallyMediated);
         let against = |it: &Attempt| match it.state {
             State::Failed => false,
             State::Unknown => mediates || other_mediates,
             State::Done | State::Held => mediates,
         };
-        open && self.attempts.iter().any(|it| {
-            it.contract.changes()
-                && against(it)
-                && it.resources.iter().any(|own| own == resource)
-                && !it.contract.commutes_with(other, resource)
-        })
+        !self.stage.is_final()
+            && self.attempts.iter().any(|it| {
+                it.contract.changes()
+                    && against(it)
+                    && it.resources.iter().any(|own| own == resource)
+                    && !it.contract.commutes_with(other, resource)
+            })
     }
 }
 

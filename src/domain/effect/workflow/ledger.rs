@@ -50,9 +50,11 @@ impl Workflow {
         let kept: Vec<&str> = self.kept.iter().map(String::as_str).collect();
         match self.stage {
             Stage::Open => {}
-            Stage::Unsettled if kept.is_empty() => history.take(Event::Abort { workflow: "w", branch: None })?,
+            Stage::Unsettled | Stage::Closed if kept.is_empty() => {
+                history.take(Event::Abort { workflow: "w", branch: None })?
+            }
             Stage::Aborting | Stage::Aborted => history.take(Event::Abort { workflow: "w", branch: None })?,
-            Stage::Committing | Stage::Committed | Stage::Unsettled => {
+            Stage::Committing | Stage::Committed | Stage::Unsettled | Stage::Closed => {
                 history.take(Event::Commit { workflow: "w", branches: &kept })?;
             }
         }

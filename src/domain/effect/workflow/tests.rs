@@ -106,6 +106,31 @@ fn nothing_is_committed_while_an_outcome_is_unknown_or_missing() {
 }
 
 #[test]
+fn a_person_closes_only_what_no_contract_can_end() {
+    let mut workflow = begin(&[Profile::UnknownSafe], &[]);
+    tried(&mut workflow, wanted("mail", MAIN, contract(OutcomeBy::Query, false)), State::Done);
+    let late = tried(&mut workflow, wanted("mail 2", MAIN, contract(OutcomeBy::Query, false)), State::Unknown);
+    assert_eq!(workflow.close(), Err(NotYet::Undecided(Stage::Open)));
+    workflow.abort().unwrap();
+    assert_eq!(workflow.close(), Err(NotYet::Undecided(Stage::Aborting)));
+    assert_eq!(workflow.settle(), Stage::Unsettled);
+    assert_eq!(workflow.close(), Err(NotYet::Unknown(vec!["mail 2".to_owned()])));
+    workflow.seen(late, State::Failed, None);
+    let anomalies = kinds(&workflow);
+    assert_eq!(workflow.close(), Ok(()));
+    assert_eq!((workflow.left(), kinds(&workflow)), (vec!["mail".to_owned()], anomalies), "what is left stays told");
+    assert_eq!((workflow.settle(), workflow.close()), (Stage::Closed, Err(NotYet::Decided(Stage::Closed))));
+    assert_eq!(workflow.abort(), Err(NotYet::Decided(Stage::Closed)));
+
+    let mut found = begin(&[Profile::UnknownSafe], &[]);
+    let lost = tried(&mut found, wanted("mail", MAIN, contract(OutcomeBy::Query, false)), State::Unknown);
+    found.abort().unwrap();
+    found.settle();
+    found.seen(lost, State::Failed, None);
+    assert_eq!(found.close(), Err(NotYet::EndsWell { keeps: false }));
+}
+
+#[test]
 fn a_resend_that_came_back_settles_the_operation() {
     let mut workflow = begin(&[Profile::UnknownSafe], &["pay"]);
     tried(&mut workflow, wanted("pay", MAIN, contract(resend(), false)), State::Unknown);

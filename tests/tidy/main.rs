@@ -5,11 +5,14 @@
 //! When the code teaches a better table, change the table in the commit that needs it and say why.
 #![cfg(test)]
 
+mod rust;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
 use std::path::Path;
 use std::process::Command;
 
+use rust::{Named, blanked, lines_of_code, paths, tokens};
 use toml::{Table, Value};
 
 /// The files of the work tree: path from the root, with forward slashes, and text.
@@ -65,6 +68,7 @@ const MODULES: &[(&str, &[&str], &[&str])] = &[
             "engine::log",
             "engine::servers",
             "engine::tasks",
+            "engine::workflow",
             "agents::core",
             "agents::front::stdio",
             "sys::family",
@@ -272,7 +276,7 @@ fn top_level(tree: &Tree) -> Vec<String> {
 fn attributes(tree: &Tree) -> Vec<String> {
     let mut wrong = Vec::new();
     // Read with its strings: reasons are strings.
-    for (file, text) in tree.iter().filter(|(file, _)| file.ends_with(".rs") && *file != "tests/tidy.rs") {
+    for (file, text) in tree.iter().filter(|(file, _)| file.ends_with(".rs") && *file != "tests/tidy/main.rs") {
         for (number, line) in text.lines().enumerate() {
             let attribute = line.trim_start();
             let place = format!("{file}:{}", number + 1);
@@ -321,7 +325,7 @@ fn machine_words(tree: &Tree) -> Vec<String> {
     let indexes = ["index-url", "replace-with", "_authToken", "trusted-host"].map(str::to_owned);
     let words: Vec<String> = folders.into_iter().chain(homes).chain(indexes).collect();
     let mut wrong = Vec::new();
-    for (file, text) in tree.iter().filter(|(file, _)| *file != "tests/tidy.rs") {
+    for (file, text) in tree.iter().filter(|(file, _)| *file != "tests/tidy/main.rs") {
         for (number, line) in text.lines().enumerate() {
             if let Some(word) = words.iter().find(|word| line.contains(word.as_str())) {
                 wrong.push(format!("{file}:{}: {word:?} belongs to one machine", number + 1));
@@ -367,173 +371,6 @@ fn switched_on(text: &str) -> String {
         Some(_) | None => line,
     });
     lines.collect::<Vec<_>>().join("\n")
-}
-
-// ---- Reading Rust ----------------------------------------------------------------------------------------------
-
-/// A path that a file names.
-#[derive(Debug, PartialEq)]
-struct Named {
-    line: usize,
-    path: Vec<String>,
-    /// From the root of this crate; else it begins with the name of a crate, or of something in scope.
-    of_ours: bool,
-}
-
-/// All paths in a file, those of `use` trees written out, `self` and `super` resolved.
-fn paths(text: &str, module: &[String]) -> Vec<Named> {
-    let tokens = tokens(&blanked(text));
-    let mut found = Vec::new();
-    // The inline modules that we stand in, with the depth of braces at which each began.
-    let (mut inside, mut depth) = (Vec::<(usize, String)>::new(), 0);
-    let mut at = 0;
-    while at < tokens.len() {
-        let word = |i: usize| tokens.get(i).map_or("", |(_, word)| word.as_str());
-        match word(at) {
-            "mod" if word(at + 2) == "{" => inside.push((depth, word(at + 1).to_owned())),
-            "{" => depth += 1,
-            "}" => {
-                assert!(depth > 0, "{module:?}:{}: a brace closes what was not opened", tokens[at].0);
-                depth -= 1;
-                inside.retain(|(began, _)| *began < depth);
-            }
-            _ => {}
-        }
-        let here: Vec<String> = module.iter().cloned().chain(inside.iter().map(|(_, name)| name.clone())).collect();
-        // `impl X + use<'a>` imports nothing.
-        if word(at) == "use" && word(at + 1) != "<" {
-            let end = (at..tokens.len()).find(|i| word(*i) == ";").unwrap_or(tokens.len());
-            for (line, path) in use_tree(&tokens[at + 1..end], &[]) {
-                found.extend(resolved(line, path, &here));
-            }
-            at = end;
-        } else if is_name(word(at)) && word(at + 1) == "::" && (at == 0 || word(at - 1) != "::") {
-            let mut path = vec![word(at).to_owned()];
-            let line = tokens[at].0;
-            while word(at + 1) == "::" && is_name(word(at + 2)) {
-                path.push(word(at + 2).to_owned());
-                at += 2;
-            }
-            found.extend(resolved(line, path, &here));
-        }
-        at += 1;
-    }
-    found
-}
-
-fn use_tree(tokens: &[(usize, String)], before: &[String]) -> Vec<(usize, Vec<String>)> {
-    let (mut path, mut at) = (before.to_vec(), 0);
-    while let Some((line, word)) = tokens.get(at) {
-        match word.as_str() {
-            "::" => {}
-            "{" => {
-                let mut all = Vec::new();
-                let (mut depth, mut start) = (0, at + 1);
-                for (i, (_, word)) in tokens.iter().enumerate().skip(at) {
-                    match word.as_str() {
-                        "{" => depth += 1,
-                        "}" => depth -= 1,
-                        _ => {}
-                    }
-                    if (word == "," && depth == 1) || (word == "}" && depth == 0) {
-                        all.extend(use_tree(&tokens[start..i], &path));
-                        start = i + 1;
-                    }
-                }
-                return all;
-            }
-            "as" | "*" => return vec![(*line, path)],
-            name => path.push(name.to_owned()),
-        }
-        at += 1;
-    }
-    tokens.first().map(|(line, _)| (*line, path)).into_iter().collect()
-}
-
-fn resolved(line: usize, path: Vec<String>, here: &[String]) -> Option<Named> {
-    let mut base: Vec<String> = match path[0].as_str() {
-        "crate" => Vec::new(),
-        "self" | "super" => here.to_vec(),
-        _ => return Some(Named { line, path, of_ours: false }),
-    };
-    for part in path {
-        match part.as_str() {
-            "crate" | "self" => {}
-            "super" => drop(base.pop()),
-            name => base.push(name.to_owned()),
-        }
-    }
-    (!base.is_empty()).then_some(Named { line, path: base, of_ours: true })
-}
-
-/// Names, `::` and single characters, each with its line.
-fn tokens(text: &str) -> Vec<(usize, String)> {
-    let mut found = Vec::new();
-    for (number, line) in text.lines().enumerate() {
-        let mut rest = line.trim_start();
-        while let Some(first) = rest.chars().next() {
-            let len = match rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len()) {
-                0 if rest.starts_with("::") => 2,
-                0 => first.len_utf8(),
-                name => name,
-            };
-            found.push((number + 1, rest[..len].to_owned()));
-            rest = rest[len..].trim_start();
-        }
-    }
-    found
-}
-
-fn is_name(word: &str) -> bool {
-    word.starts_with(|c: char| c.is_alphabetic() || c == '_')
-}
-
-/// The text with comments and literals blanked out, line by line as before.
-fn blanked(text: &str) -> String {
-    let chars: Vec<char> = text.chars().collect();
-    let (mut out, mut at) = (String::with_capacity(text.len()), 0);
-    let starts = |at: usize, what: &str| what.chars().enumerate().all(|(i, c)| chars.get(at + i) == Some(&c));
-    while at < chars.len() {
-        // `br"…"` is a raw string too, and `for"…"` is not.
-        let prefixed = at > 0 && matches!(chars[at - 1], 'b' | 'c');
-        let before = at.checked_sub(1 + usize::from(prefixed)).map(|i| chars[i]);
-        let after_name = before.is_some_and(|c| c.is_alphanumeric() || c == '_');
-        let hashes = (at + 1..chars.len()).take_while(|i| chars[*i] == '#').count();
-        let end = if starts(at, "//") {
-            (at..chars.len()).find(|i| chars[*i] == '\n').unwrap_or(chars.len())
-        } else if starts(at, "/*") {
-            (at + 2..chars.len()).find(|i| starts(*i, "*/")).map_or(chars.len(), |i| i + 2)
-        } else if chars[at] == 'r' && !after_name && chars.get(at + 1 + hashes) == Some(&'"') {
-            let close = format!("\"{}", "#".repeat(hashes));
-            (at + hashes + 2..chars.len()).find(|i| starts(*i, &close)).map_or(chars.len(), |i| i + close.len())
-        } else if chars[at] == '"' {
-            closing(&chars, at, '"')
-        } else if chars[at] == '\'' && (chars.get(at + 1) == Some(&'\\') || chars.get(at + 2) == Some(&'\'')) {
-            // Else it is a lifetime.
-            closing(&chars, at, '\'')
-        } else {
-            out.push(chars[at]);
-            at += 1;
-            continue;
-        };
-        out.extend(chars[at..end].iter().map(|c| if *c == '\n' { '\n' } else { ' ' }));
-        at = end;
-    }
-    out
-}
-
-fn closing(chars: &[char], from: usize, quote: char) -> usize {
-    let mut at = from + 1;
-    while at < chars.len() && chars[at] != quote {
-        at += if chars[at] == '\\' { 2 } else { 1 };
-    }
-    (at + 1).min(chars.len())
-}
-
-/// Lines that are neither blank nor only a comment, up to the tests at the end.
-fn lines_of_code(text: &str) -> usize {
-    let code = text.split("\n#[cfg(test)]\nmod ").next().unwrap_or_default();
-    blanked(code).lines().filter(|line| !line.trim().is_empty()).count()
 }
 
 fn rust_files<'t>(tree: &'t Tree, under: &'static str) -> impl Iterator<Item = (&'t String, &'t String)> {
