@@ -237,10 +237,7 @@ impl Bridge {
                 // Whether it was there is in the evidence.
                 let _ = self.tasks.supervisor().stop(task).await;
             }
-            EngineRequest::Cancel(call) => {
-                // Losing it would leave a call running that nobody wants.
-                self.mediator.cancel_when_room(call.batch).await;
-            }
+            EngineRequest::Cancel(call) => self.mediator.cancel(call.batch).await,
         }
     }
 

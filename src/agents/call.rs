@@ -27,6 +27,7 @@ use crate::agents::tasks::methods;
 use crate::agents::tasks::record::Record;
 use crate::mcp::era::{self, Era, Kind};
 use crate::mcp::rpc::{self, Request, RpcError};
+use crate::mcp::shape;
 use crate::mcp::upward::{Line, NotAsked, UPWARD_LEN_MAX, Upward};
 
 /// Carries out one `tools/call`.
@@ -36,13 +37,13 @@ use crate::mcp::upward::{Line, NotAsked, UPWARD_LEN_MAX, Upward};
 /// call that was refused, failed, or has an unknown outcome is a result, not an error.
 pub async fn call(core: &Core, request: Request, ctx: &mut Ctx) -> Result<Value, Fault> {
     let digest = Call::of(&request.method, &request.params);
-    let augmented = request.params.get("task").cloned();
+    let augmented = request.params.get("task").filter(|task| !task.is_null()).cloned();
     let (tool, args) = read(request.params)?;
     let tools = core.engine.tools(ctx.client.holder.as_deref());
     let support = list::find(&tools, tool.as_str()).map_or(TaskSupport::Forbidden, |view| view.tasks);
     match (ctx.era, support, augmented) {
         (Era::Legacy, TaskSupport::Optional | TaskSupport::Required, Some(task)) => {
-            let ttl_ms = task["ttl"].as_u64();
+            let ttl_ms = ttl(&task)?;
             become_task(core, ctx, tool.as_str(), ttl_ms).await?;
         }
         (Era::Legacy, TaskSupport::Forbidden, Some(_)) => {
@@ -66,6 +67,24 @@ pub async fn call(core: &Core, request: Request, ctx: &mut Ctx) -> Result<Value,
         Era::Modern => core.engine.tell(EngineRequest::CloseRun(run)).await,
     }
     result
+}
+
+/// How long a client wants its task kept; none where it does not say.
+fn ttl(task: &Value) -> Result<Option<u64>, RpcError> {
+    let wrong = |fact: &str| Err(RpcError::new(rpc::INVALID_PARAMS, fact));
+    let Some(task) = task.as_object() else { return wrong("\"task\" is an object") };
+    match task.get("ttl") {
+        None | Some(Value::Null) => Ok(None),
+        Some(ttl) => match (ttl.as_u64(), ttl.as_f64()) {
+            (Some(ttl), _) => Ok(Some(ttl)),
+            // More than fits is as long as it goes; a part of a millisecond is none.
+            (None, Some(ttl)) if ttl >= 0.0 => Ok(Some(
+                Duration::try_from_secs_f64(ttl / 1000.0)
+                    .map_or(u64::MAX, |ttl| u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX)),
+            )),
+            (None, _) => wrong("\"task\".\"ttl\" is a number of milliseconds, 0 or more"),
+        },
+    }
 }
 
 /// Answers the request with a task, and goes on without its client.
@@ -152,7 +171,7 @@ fn line(ctx: &Ctx) -> (Line, mpsc::Receiver<Upward>) {
     let mut capabilities = ctx.capabilities.clone();
     if ctx.task.is_some() {
         // Whoever made a task of its call knows tasks, in whichever era it said so.
-        capabilities["extensions"][era::TASKS] = json!({});
+        *shape::member(shape::member(&mut capabilities, "extensions"), era::TASKS) = json!({});
     }
     (Line { up, era: ctx.era, capabilities, meta: ctx.meta.clone() }, from_tool)
 }

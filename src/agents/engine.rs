@@ -9,6 +9,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use interlock_domain::id::{CallId, QuestionId, RunId, TaskId, ToolName};
+use interlock_domain::request::shown::plain;
 use interlock_domain::time::Wall;
 use serde_json::{Value, json};
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
@@ -109,9 +110,7 @@ impl Asker {
     #[must_use]
     pub fn read(implementation: &Value) -> Asker {
         let text = |member: &str| {
-            let text: String =
-                implementation[member].as_str().unwrap_or("").chars().filter(|c| !c.is_control()).collect();
-            let kept: String = text.chars().take(Asker::LEN_MAX).collect();
+            let kept = plain(implementation[member].as_str().unwrap_or(""), Asker::LEN_MAX);
             if kept.is_empty() { "unknown".to_owned() } else { kept }
         };
         Asker { name: text("name"), version: text("version"), holder: None }

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use crate::agents::engine::{Ending, NotSubmitted, Output, QuestionView, ReplyView};
 use crate::mcp::rpc::{self, RpcError};
+use crate::mcp::shape;
 
 /// `_meta` of a result: ending, code, call, evidence, task.
 pub const META_OUTCOME: &str = "interlock/outcome";
@@ -28,12 +29,7 @@ pub fn result(call: CallId, reply: ReplyView) -> Result<Value, RpcError> {
     match (reply.ending, reply.output) {
         (_, Some(Output::Error(error))) => Err(error),
         (Ending::Done | Ending::Failed, Some(Output::Result(mut result))) => {
-            if let Some(members) = result.as_object_mut() {
-                let meta = members.entry("_meta").or_insert_with(|| json!({}));
-                if let Some(meta) = meta.as_object_mut() {
-                    meta.insert(META_OUTCOME.to_owned(), outcome);
-                }
-            }
+            *shape::member(shape::member(&mut result, "_meta"), META_OUTCOME) = outcome;
             Ok(result)
         }
         (Ending::Done, Some(Output::Object(output))) => Ok(json!({

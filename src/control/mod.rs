@@ -4,6 +4,7 @@
 //! is mediated must not be able to approve itself.
 
 mod agent;
+mod ask;
 mod learn;
 mod lines;
 mod verbs;

@@ -4,18 +4,18 @@ use std::io;
 use std::sync::Arc;
 
 use interlock_domain::closure::Ending;
-use interlock_domain::gate::docket::{Answer, Ignored};
-use interlock_domain::id::{CallId, QuestionId, RunId, Seq, TaskId, ToolName};
+use interlock_domain::gate::docket::Answer;
+use interlock_domain::id::{CallId, RunId, Seq, TaskId, ToolName};
 use interlock_domain::request::{Asker, Via};
 use serde_json::{Value, json};
 use tokio::net::unix::OwnedWriteHalf;
 use tokio::sync::{mpsc, oneshot};
 
-use super::learn;
 use super::wire::{Kind, Request, Says, Trouble};
+use super::{ask, learn};
 use crate::agents::core::Core;
 use crate::engine::agent::Handle as Models;
-use crate::engine::handle::{AnswerTaken, Answered, Mediator, NotTaken, Open, Wanted};
+use crate::engine::handle::{Answered, Mediator, NotTaken, Wanted};
 use crate::engine::learner::Learner;
 use crate::engine::listener::{Lang, Listener, Said};
 use crate::engine::log::{Log, Query};
@@ -87,7 +87,7 @@ pub(super) async fn carry_out(
     let args = Args(&request.args);
     let many = match request.verb.as_str() {
         "task.list" => Some(task_list(context, &args).await),
-        "ask.list" => Some(ask_list(context).await),
+        "ask.list" => Some(ask::list(context).await),
         "device.list" => Some(device_list(context, user, &args).await),
         "learn.list" => Some(learn::list(context, &args).await),
         "evidence.query" => Some(evidence_query(context, &args).await),
@@ -112,10 +112,10 @@ pub(super) async fn carry_out(
         "task.resume" => task_act(context, &args, TaskAct::Resume).await,
         "task.restart" => task_act(context, &args, TaskAct::Restart).await,
         "task.clean" => task_act(context, &args, TaskAct::Clean).await,
-        "ask.allow" => answer(context, user, &args, Answer::Allow).await,
-        "ask.deny" => answer(context, user, &args, Answer::Deny).await,
+        "ask.allow" => ask::answer(context, user, &args, Answer::Allow).await,
+        "ask.deny" => ask::answer(context, user, &args, Answer::Deny).await,
         "workflow.close" => workflow_close(context, user, &args).await,
-        "ask.settle" => settle(context, user, &args).await,
+        "ask.settle" => ask::settle(context, user, &args).await,
         "learn.propose" => learn::propose(context, user, &args).await,
         "learn.approve" => learn::approve(context, user, &args).await,
         "learn.reject" => learn::reject(context, user, &args).await,
@@ -154,8 +154,9 @@ async fn mcp_approve(context: &Context, user: &str, args: &Args<'_>) -> Answer1 
 
 async fn mcp_login(context: &Context, args: &Args<'_>) -> Answer1 {
     let (server, redirect) = (args.need("server")?, args.need("redirect")?);
-    let url = context.servers.begin_login(server, redirect).await.map_err(|error| not_logged_in(&error))?;
-    Ok(json!({ "server": server, "url": url }))
+    let begun = context.servers.begin_login(server, redirect).await.map_err(|error| not_logged_in(&error))?;
+    let patience_s = begun.patience.as_secs();
+    Ok(json!({ "server": server, "url": begun.url, "state": begun.state, "patience_s": patience_s }))
 }
 
 async fn mcp_logged_in(context: &Context, user: &str, args: &Args<'_>) -> Answer1 {
@@ -174,7 +175,8 @@ fn not_logged_in(error: &NotLoggedIn) -> Trouble {
         | NotLoggedIn::Server(_)
         | NotLoggedIn::NotTheAnswer { .. }
         | NotLoggedIn::Denied { .. }
-        | NotLoggedIn::NoRandom => Trouble::new(Kind::NotSo, error.to_string()),
+        | NotLoggedIn::NoRandom
+        | NotLoggedIn::Stopping => Trouble::new(Kind::NotSo, error.to_string()),
     }
 }
 
@@ -233,7 +235,7 @@ fn store(error: &crate::engine::log::Error) -> Trouble {
     }
 }
 
-fn not_taken(error: &NotTaken) -> Trouble {
+pub(super) fn not_taken(error: &NotTaken) -> Trouble {
     let kind = match error {
         NotTaken::Busy | NotTaken::Stopping => Kind::Busy,
         NotTaken::Input(_) | NotTaken::Batch(_) | NotTaken::NoParent(_) => Kind::Usage,
@@ -276,7 +278,7 @@ async fn workflow(context: &Context, user: &str, args: &Args<'_>) -> Answer1 {
 async fn workflow_close(context: &Context, user: &str, args: &Args<'_>) -> Answer1 {
     let written = args.need("workflow")?;
     let id = workflow::tool::number(written).map_err(|refusal| Trouble::new(Kind::Usage, refusal.text))?;
-    let note = note(args, "say what was done about it: --note \"refunded by hand\"")?;
+    let note = ask::note(args, "say what was done about it: --note \"refunded by hand\"")?;
     let closed = context.workflows.close(id, user, note).await;
     let mut answer = closed.map_err(|refusal| {
         let kind = if refusal.code == "no_such_workflow" { Kind::NotFound } else { Kind::NotSo };
@@ -301,7 +303,7 @@ async fn call_one(context: &Context, user: &str, args: &Args<'_>, wanted: Wanted
     if let Some(open) = submitted.questions.first() {
         answer["decision"] = "ask".into();
         answer["question"] = open.question.id.to_string().into();
-        answer["message"] = question_text(open, args.is_zh()).into();
+        answer["message"] = ask::question_text(open, args.is_zh()).into();
         if !args.flag("wait") {
             close_later(context, run, submitted.replies);
             return Ok(answer);
@@ -348,7 +350,7 @@ fn close_later(context: &Context, run: RunId, replies: oneshot::Receiver<Vec<Ans
     });
 }
 
-fn settlement(answer: &mut Value, answered: &Answered, args: &Args<'_>) {
+pub(super) fn settlement(answer: &mut Value, answered: &Answered, args: &Args<'_>) {
     let ending = &answered.reply.ending;
     let denied = match ending {
         Ending::NotStarted(why) => why.is_denial(),
@@ -368,6 +370,14 @@ fn settlement(answer: &mut Value, answered: &Answered, args: &Args<'_>) {
 async fn device_list(context: &Context, user: &str, args: &Args<'_>) -> Result<Vec<Value>, Trouble> {
     let input = json!({ "device": "*", "action": "list" });
     let (run, submitted) = submit(context, user, vec![device_call(input)?]).await?;
+    if let Some(open) = submitted.questions.first() {
+        // A list that asks is a list that nobody expects to wait for.
+        context.mediator.cancel(submitted.batch).await;
+        context.mediator.close_run(run).await;
+        let fact = format!("a rule has a person asked before devices are read: {}", open.question.reason);
+        return Err(Trouble::new(Kind::NotSo, fact)
+            .hint("ask about Device(risk:operate) and Device(risk:dangerous), not about all of Device"));
+    }
     let answered = submitted.replies.await.map_err(|_| not_taken(&NotTaken::Stopping));
     context.mediator.close_run(run).await;
     let answered = answered?.into_iter().next().ok_or_else(|| Trouble::new(Kind::Bug, "no reply for the list"))?;
@@ -429,98 +439,6 @@ async fn task_act(context: &Context, args: &Args<'_>, act: TaskAct) -> Answer1 {
         }
         Ok(Err(error)) => Err(Trouble::new(Kind::NotSo, error.to_string()).hint("interlock task list --all")),
         Err(error) => Err(Trouble::new(Kind::Bug, error.to_string())),
-    }
-}
-
-async fn ask_list(context: &Context) -> Result<Vec<Value>, Trouble> {
-    let open = context.mediator.questions().await.map_err(|error| not_taken(&error))?;
-    Ok(open.iter().map(question).collect())
-}
-
-fn question(open: &Open) -> Value {
-    let asked = &open.question;
-    json!({
-        "question": asked.id.to_string(),
-        "kind": asked.kind.word(),
-        "call": asked.key.call.to_string(),
-        "tool": asked.tool.as_str(),
-        "input": asked.shown,
-        "asker": asked.asker.as_ref().map(|asker| format!("{} ({})", asker.name, asker.via.word())),
-        "rule": asked.rule,
-        "reason": asked.reason,
-        "expires_ms": open.left_ms,
-        "text": format!("{} {}: {}", asked.tool, asked.shown, asked.reason),
-    })
-}
-
-fn question_text(open: &Open, zh: bool) -> String {
-    let asked = &open.question;
-    let seconds = open.left_ms.map_or(0, |ms| ms / 1000);
-    let (id, tool, input) = (asked.id, &asked.tool, &asked.shown);
-    if zh {
-        format!("等待回答（{id}，{seconds} 秒内）：{tool} {input}")
-    } else {
-        format!("waits for an answer ({id}, {seconds} s): {tool} {input}")
-    }
-}
-
-async fn answer(context: &Context, user: &str, args: &Args<'_>, answer: Answer) -> Answer1 {
-    let question: QuestionId = args.parsed("question")?;
-    let (taken, settled) =
-        context.mediator.answer(question, answer, user.to_owned()).await.map_err(|error| not_taken(&error))?;
-    obeyed(question, taken)?;
-    let settled = match settled {
-        Some(settled) => settled.await.ok(),
-        None => None,
-    };
-    let Some(answered) = settled else { return Err(not_taken(&NotTaken::Stopping)) };
-    let mut value = json!({ "question": question.to_string() });
-    settlement(&mut value, &answered, args);
-    Ok(value)
-}
-
-async fn settle(context: &Context, user: &str, args: &Args<'_>) -> Answer1 {
-    let question: QuestionId = args.parsed("question")?;
-    let done = match args.need("finding")? {
-        "done" => true,
-        "failed" => false,
-        other => return Err(Trouble::new(Kind::Usage, format!("{other:?} is neither done nor failed"))),
-    };
-    let note = note(args, "say how it is known: --note \"seen on site\"")?.to_owned();
-    let taken =
-        context.mediator.settle(question, done, note, user.to_owned()).await.map_err(|error| not_taken(&error))?;
-    obeyed(question, taken)?;
-    let message = if args.is_zh() { format!("{question} 已记录") } else { format!("{question} is recorded") };
-    Ok(json!({ "question": question.to_string(), "finding": args.need("finding")?, "message": message }))
-}
-
-/// What a person writes beside a word that nobody can check.
-fn note<'a>(args: &'a Args<'_>, hint: &str) -> Result<&'a str, Trouble> {
-    let note = args.need("note")?;
-    if note.trim().is_empty() {
-        return Err(Trouble::new(Kind::Usage, "the note is empty").hint(hint));
-    }
-    Ok(note)
-}
-
-fn obeyed(question: QuestionId, taken: AnswerTaken) -> Result<(), Trouble> {
-    match taken {
-        AnswerTaken::Obeyed => Ok(()),
-        AnswerTaken::Ignored(Ignored::NoSuchQuestion) => {
-            Err(Trouble::new(Kind::NotFound, format!("there is no question {question}")).hint("interlock ask list"))
-        }
-        AnswerTaken::Ignored(Ignored::Closed) => Err(Trouble::new(
-            Kind::NotSo,
-            format!("question {question} is closed: it was answered, ran out, or is void"),
-        )
-        .hint("interlock ask list")),
-        AnswerTaken::Ignored(Ignored::Stale) => {
-            Err(Trouble::new(Kind::NotSo, format!("question {question} was about something that has changed")))
-        }
-        AnswerTaken::Ignored(Ignored::WrongKind) => {
-            Err(Trouble::new(Kind::Usage, format!("question {question} takes another kind of answer"))
-                .hint("an outcome question takes `interlock ask settle`, the others `ask allow` or `ask deny`"))
-        }
     }
 }
 

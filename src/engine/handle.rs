@@ -423,14 +423,10 @@ impl Mediator {
         self.send(|back| Message::Questions { back }).await
     }
 
-    /// Nobody wants the batch any more: what has not started will not, what runs is asked to stop. A full inbox drops
-    /// the wish to cancel and nothing else.
-    pub fn cancel(&self, batch: BatchId) {
-        let _ = self.inbox.try_send(Message::Cancel { batch });
-    }
-
-    /// The same, and waits for a place in the inbox: for who could not say it again.
-    pub async fn cancel_when_room(&self, batch: BatchId) {
+    /// Nobody wants the batch any more: what has not started will not, what runs is asked to stop. Waits for a place in
+    /// the inbox: a wish that is lost leaves a call running that nobody wants.
+    pub async fn cancel(&self, batch: BatchId) {
+        // A mediator that is gone has ended the batch.
         let _ = self.inbox.send(Message::Cancel { batch }).await;
     }
 

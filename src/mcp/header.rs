@@ -3,6 +3,8 @@
 //! A proxy may route or bill by the headers while we act by the body. Where the two differ the request is refused,
 //! never guessed at: one of them is a lie. ("Streamable HTTP", Request Metadata and Server Validation.)
 
+use std::collections::BTreeSet;
+
 use serde_json::{Map, Value};
 
 use crate::mcp::era::{self, Envelope, META_VERSION, MODERN};
@@ -125,11 +127,9 @@ pub fn named_by(method: &str) -> Option<&'static str> {
 /// # Errors
 /// `HEADER_MISMATCH` when a marked argument and its header do not say the same, or one is there without the other.
 pub fn check_params(headers: Headers<'_>, schema: &Value, arguments: &Map<String, Value>) -> Result<(), RpcError> {
-    let mut marks = Vec::new();
-    collect(schema, &mut Vec::new(), &mut marks);
-    for mark in marks {
+    for mark in with_mark(schema).iter().filter_map(Property::mark) {
         let name = format!("mcp-param-{}", mark.header.to_ascii_lowercase());
-        let argument = value_at(arguments, &mark.path).filter(|value| !value.is_null());
+        let argument = value_at(arguments, mark.path).filter(|value| !value.is_null());
         let path = mark.path.join(".");
         match (headers.find(&name), argument) {
             (Found::None, None) => {}
@@ -163,69 +163,75 @@ pub fn check_params(headers: Headers<'_>, schema: &Value, arguments: &Map<String
 /// and values before they are encoded.
 #[must_use]
 pub fn marked(schema: &Value, arguments: &Map<String, Value>) -> Vec<(String, String)> {
-    let mut marks = Vec::new();
-    collect(schema, &mut Vec::new(), &mut marks);
-    let header = |mark: &Mark<'_>| {
-        let value = value_at(arguments, &mark.path).and_then(written)?;
+    let header = |mark: Mark<'_>| {
+        let value = value_at(arguments, mark.path).and_then(written)?;
         Some((format!("mcp-param-{}", mark.header.to_ascii_lowercase()), value))
     };
-    marks.iter().filter_map(header).collect()
+    with_mark(schema).iter().filter_map(Property::mark).filter_map(header).collect()
 }
 
 /// The first `x-mcp-header` mark of an input schema that breaks the rules for marks (empty or no token, on something that
 /// is no string, integer or boolean, or the second of its name). A client does not call such a tool over HTTP.
 #[must_use]
 pub fn bad_mark(schema: &Value) -> Option<String> {
-    let (mut seen, mut bad) = (Vec::new(), None);
-    look(schema, 0, &mut seen, &mut bad);
-    bad
+    let mut seen = BTreeSet::new();
+    let is_bad =
+        |property: &&Property<'_>| !property.mark().is_some_and(|mark| seen.insert(mark.header.to_ascii_lowercase()));
+    let properties = with_mark(schema);
+    let bad = properties.iter().find(is_bad)?;
+    let name = bad.path.last().copied().unwrap_or_default();
+    Some(format!("the mark {} on {:?}", shown(&bad.schema[MARK]), clip(name)))
 }
 
-fn look(schema: &Value, depth: usize, seen: &mut Vec<String>, bad: &mut Option<String>) {
-    let Some(properties) = schema.get("properties").and_then(Value::as_object) else { return };
-    if depth == MARK_DEPTH_MAX || bad.is_some() {
-        return;
-    }
-    for (name, property) in properties {
-        if let Some(mark) = property.get("x-mcp-header") {
-            let header = mark.as_str().unwrap_or_default().to_ascii_lowercase();
-            let kind = property.get("type").and_then(Value::as_str);
-            let fits = is_token(&header) && matches!(kind, Some("string" | "integer" | "boolean"));
-            if !fits || seen.contains(&header) {
-                *bad = Some(format!("the mark {} on {:?}", shown(mark), clip(name)));
-                return;
-            }
-            seen.push(header);
-        }
-        look(property, depth + 1, seen, bad);
-    }
-}
+/// What marks a property.
+const MARK: &str = "x-mcp-header";
 
-/// One `x-mcp-header` mark of an input schema.
-struct Mark<'a> {
+/// A property that has a mark, whether it keeps the rules for marks or not.
+struct Property<'a> {
     path: Vec<&'a str>,
+    schema: &'a Value,
+}
+
+/// A mark that keeps the rules.
+struct Mark<'a> {
+    path: &'a [&'a str],
     header: &'a str,
     is_integer: bool,
+}
+
+impl Property<'_> {
+    fn mark(&self) -> Option<Mark<'_>> {
+        let header = self.schema[MARK].as_str().filter(|header| is_token(header))?;
+        match self.schema["type"].as_str() {
+            Some(kind @ ("string" | "integer" | "boolean")) => {
+                Some(Mark { path: &self.path, header, is_integer: kind == "integer" })
+            }
+            Some(_) | None => None,
+        }
+    }
 }
 
 /// Deepest property that may carry a mark. JSON is read to 128 levels; no real tool nests its routing key deeper.
 const MARK_DEPTH_MAX: usize = 16;
 
-fn collect<'a>(schema: &'a Value, path: &mut Vec<&'a str>, marks: &mut Vec<Mark<'a>>) {
+/// The properties of a schema that have a mark, those within others included.
+fn with_mark(schema: &Value) -> Vec<Property<'_>> {
+    let mut found = Vec::new();
+    walk(schema, &mut Vec::new(), &mut found);
+    found
+}
+
+fn walk<'a>(schema: &'a Value, path: &mut Vec<&'a str>, found: &mut Vec<Property<'a>>) {
     let Some(properties) = schema.get("properties").and_then(Value::as_object) else { return };
     if path.len() == MARK_DEPTH_MAX {
         return;
     }
-    for (name, property) in properties {
+    for (name, schema) in properties {
         path.push(name);
-        let kind = property.get("type").and_then(Value::as_str);
-        if let Some(header) = property.get("x-mcp-header").and_then(Value::as_str)
-            && matches!(kind, Some("string" | "integer" | "boolean"))
-            && is_token(header)
-        {
-            marks.push(Mark { path: path.clone(), header, is_integer: kind == Some("integer") });
+        if schema.get(MARK).is_some() {
+            found.push(Property { path: path.clone(), schema });
         }
-        collect(property, path, marks);
+        walk(schema, path, found);
         path.pop();
     }
 }

@@ -236,6 +236,10 @@ pub fn read_within(bytes: &[u8], bound: usize) -> Result<Message, Unreadable> {
         return Err(refuse(id, INVALID_REQUEST, "\"jsonrpc\" is \"2.0\"".into()));
     }
     match members.remove("method") {
+        Some(Value::String(_)) if members.contains_key("result") || members.contains_key("error") => {
+            let refused = refuse(id, INVALID_REQUEST, "both \"method\" and \"result\" or \"error\"".into());
+            Err(Unreadable { is_answer: true, ..refused })
+        }
         Some(Value::String(method)) => {
             let params = match members.remove("params") {
                 None => Map::new(),
@@ -327,6 +331,12 @@ mod tests {
         check(br#"{"id":1,"method":"ping"}"#, INVALID_REQUEST, json!(1));
         check(br#"{"jsonrpc":"1.0","id":"a","method":"ping"}"#, INVALID_REQUEST, json!("a"));
         check(br#"{"jsonrpc":"2.0","id":1,"method":7}"#, INVALID_REQUEST, json!(1));
+        check(br#"{"jsonrpc":"2.0","id":1,"method":"ping","result":{}}"#, INVALID_REQUEST, json!(1));
+        check(
+            br#"{"jsonrpc":"2.0","id":1,"method":"ping","error":{"code":1,"message":""}}"#,
+            INVALID_REQUEST,
+            json!(1),
+        );
         check(br#"{"jsonrpc":"2.0","id":1,"method":"ping","params":[1]}"#, INVALID_PARAMS, json!(1));
         check(br#"{"jsonrpc":"2.0","id":1}"#, INVALID_REQUEST, json!(1));
         check(br#"{"jsonrpc":"2.0","id":1,"result":{},"error":{}}"#, INVALID_REQUEST, json!(1));

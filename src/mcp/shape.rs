@@ -92,6 +92,36 @@ pub fn mend(kind: Kind, item: &mut Value) -> bool {
     }
 }
 
+/// A member of what somebody else wrote, to be written. What is no object becomes one: it meant nothing.
+pub fn member<'v>(of: &'v mut Value, name: &str) -> &'v mut Value {
+    if !of.is_object() {
+        *of = json!({});
+    }
+    &mut of[name]
+}
+
+/// Brings the result of a `tools/call` into shape; false when what it says cannot be told apart from nonsense.
+#[must_use]
+pub fn mend_result(members: &mut Map<String, Value>) -> bool {
+    keep(members, &[("_meta", Type::Object)]);
+    let is_error_clear = members.get("isError").is_none_or(Value::is_boolean);
+    let content = members.entry("content").or_insert_with(|| json!([]));
+    is_error_clear && content.as_array().is_some_and(|blocks| blocks.iter().all(is_block))
+}
+
+/// A block of a kind that is known has what that kind has to have; of others nothing is known.
+fn is_block(block: &Value) -> bool {
+    let has = |names: &[&str]| names.iter().all(|name| block[name].is_string());
+    match block["type"].as_str() {
+        Some("text") => has(&["text"]),
+        Some("image" | "audio") => has(&["data", "mimeType"]),
+        Some("resource_link") => has(&["uri", "name"]),
+        Some("resource") => block["resource"]["uri"].is_string(),
+        Some(_) => true,
+        None => false,
+    }
+}
+
 fn is_named(members: &mut Map<String, Value>, by: &str) -> bool {
     keep(members, &RESOURCE);
     let Some(address) = members.get(by).filter(|address| address.is_string()).cloned() else { return false };
@@ -113,6 +143,38 @@ mod tests {
         let mut got = item.clone();
         let stays = mend(kind, &mut got);
         assert_eq!(stays.then_some(got), mended, "{item}");
+    }
+
+    #[test]
+    fn what_is_no_object_can_be_written_to() {
+        for foreign in [json!("x"), json!(5), json!([1]), json!(null), json!({"b": 1})] {
+            let mut value = foreign.clone();
+            *member(member(&mut value, "a"), "c") = json!(2);
+            assert_eq!(value["a"]["c"], 2, "{foreign}");
+            assert_eq!(value.get("b").is_some(), foreign.get("b").is_some(), "what was there stays");
+        }
+    }
+
+    #[test]
+    fn a_result_is_a_list_of_blocks() {
+        for (result, is_right) in [
+            (json!({"content": [{"type": "text", "text": "a"}, {"type": "future"}], "isError": false}), true),
+            (json!({"structuredContent": {"a": 1}}), true),
+            (json!({"content": [], "_meta": "x"}), true),
+            (json!({"content": "a"}), false),
+            (json!({"content": null}), false),
+            (json!({"content": ["a"]}), false),
+            (json!({"content": [{"text": "a"}]}), false),
+            (json!({"content": [{"type": "text", "text": 5}]}), false),
+            (json!({"content": [{"type": "image", "data": "a"}]}), false),
+            (json!({"content": [{"type": "resource", "resource": "a"}]}), false),
+            (json!({"content": [], "isError": "yes"}), false),
+        ] {
+            let mut members = result.as_object().unwrap().clone();
+            assert_eq!(mend_result(&mut members), is_right, "{result}");
+            assert!(members["content"].is_array() || !is_right);
+            assert!(members.get("_meta").is_none_or(Value::is_object));
+        }
     }
 
     #[test]

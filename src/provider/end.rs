@@ -1,6 +1,7 @@
 //! How a provider's stream ended, and what it gave.
 
 use interlock_domain::block::{self, Block, ToolUse};
+use interlock_domain::request::shown::plain;
 use serde_json::{Map, Value, json};
 
 use super::form;
@@ -221,7 +222,7 @@ impl Notes {
 
 /// As much of a text of the other side as a message needs, without what a screen would hide.
 pub(super) fn clipped(text: &str) -> String {
-    text.chars().filter(|c| !c.is_control()).take(DETAIL_CHARS_MAX).collect()
+    plain(text, DETAIL_CHARS_MAX)
 }
 
 /// The end of a stream.

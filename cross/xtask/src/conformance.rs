@@ -57,15 +57,15 @@ pub(crate) enum Ended {
 /// All parts, or those that are named.
 pub(crate) fn run(places: &Places, only: &[String]) -> Result<ExitCode, String> {
     machine::for_building()?;
-    match parts(places, only)? {
+    match parts(places, only, None)? {
         Ended::Passed => Ok(ExitCode::SUCCESS),
         Ended::Failed => Ok(ExitCode::FAILURE),
         Ended::NotFetched(why) => Err(why),
     }
 }
 
-/// The same on a machine that can build already.
-pub(crate) fn parts(places: &Places, only: &[String]) -> Result<Ended, String> {
+/// The same on a machine that can build already; what is skipped is added to that file, by name.
+pub(crate) fn parts(places: &Places, only: &[String], skips: Option<&Path>) -> Result<Ended, String> {
     let only: Vec<&str> = only.iter().map(String::as_str).collect();
     let clients = places.target.join("mcp-clients");
     let fetched = machine::for_conformance().and_then(|()| {
@@ -132,6 +132,11 @@ pub(crate) fn parts(places: &Places, only: &[String]) -> Result<Ended, String> {
         return Err(format!("no part is called {unknown}\nhint: the parts are {}", names.join(", ")));
     }
     let mut failed = Vec::new();
+    if let Some(skips) = skips {
+        for (_, command) in &mut parts {
+            command.env("INTERLOCK_TEST_SKIPS", skips);
+        }
+    }
     for (name, mut command) in parts.into_iter().filter(|(name, _)| only.is_empty() || only.contains(name)) {
         println!("\n--- {name}");
         let begun = Instant::now();

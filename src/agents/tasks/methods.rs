@@ -17,6 +17,7 @@ use crate::agents::session::Session;
 use crate::agents::tasks::record::{META_RELATED, Record};
 use crate::mcp::era::{self, Era};
 use crate::mcp::rpc::{self, Request, RpcError};
+use crate::mcp::shape;
 use crate::mcp::upward::Ask;
 
 /// Tasks on one page of a list.
@@ -181,7 +182,7 @@ async fn result(core: &Core, params: &Map<String, Value>, ctx: &mut Ctx) -> Resu
         }
     }
     let mut result = end?;
-    result["_meta"][META_RELATED] = json!({"taskId": record.id});
+    *shape::member(shape::member(&mut result, "_meta"), META_RELATED) = json!({"taskId": record.id});
     Ok(result)
 }
 
@@ -193,7 +194,7 @@ async fn send(
 ) -> Option<(u64, oneshot::Receiver<Result<Value, RpcError>>)> {
     let (number, answer) = session.open_ask();
     let mut params = ask.params.clone();
-    params["_meta"][META_RELATED] = json!({"taskId": record.id});
+    *shape::member(shape::member(&mut params, "_meta"), META_RELATED) = json!({"taskId": record.id});
     let text = rpc::request(number, &ask.method, &params);
     let was_sent = match out {
         Some(Out::Stream(stream)) => stream.must(text),

@@ -13,6 +13,7 @@ use crate::agents::engine::{ReplyView, WorkerState, WorkerView};
 use crate::agents::outcome;
 use crate::agents::session::Cancel;
 use crate::mcp::rpc::{self, RpcError};
+use crate::mcp::shape;
 use crate::mcp::upward::Ask;
 
 /// How often a client should ask, in milliseconds: as often as the supervisor scans.
@@ -365,7 +366,7 @@ impl Record {
             (Some(Ok(result)), _) => {
                 let mut result = result.clone();
                 // Without it clients report the task as failed.
-                result["resultType"] = "complete".into();
+                *shape::member(&mut result, "resultType") = "complete".into();
                 task["result"] = result;
             }
             (Some(Err(error)), _) => task["error"] = error.to_value(),

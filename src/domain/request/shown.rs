@@ -33,6 +33,12 @@ pub fn escaped(text: &str, chars_max: usize) -> String {
     line
 }
 
+/// As much of a text of somebody else as a message needs, without what moves a cursor or hides.
+#[must_use]
+pub fn plain(text: &str, chars_max: usize) -> String {
+    text.chars().filter(|letter| !hides(*letter)).take(chars_max).collect()
+}
+
 /// Control characters, and those of Unicode that change the direction of text or show nothing.
 #[must_use]
 pub fn hides(letter: char) -> bool {
@@ -74,5 +80,7 @@ mod tests {
             assert_eq!(escaped(text, 100), want);
         }
         assert_eq!(escaped("abcdef", 4), "abcd… (2 more characters)");
+        assert_eq!(plain("a\r\u{202e}b\u{1b}[31m 泵\u{200b}", 100), "ab[31m 泵");
+        assert_eq!(plain("\nabc", 2), "ab");
     }
 }

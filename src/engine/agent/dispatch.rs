@@ -261,7 +261,7 @@ impl Runner {
             () = self.tell.closed() => {}
         }
         if let Some(Action::StopBatch) = machine.step(Input::Cancel) {
-            self.parts.mediator.cancel(batch);
+            self.parts.mediator.cancel(batch).await;
         }
         replies.await.map_err(|_| NotTaken::Stopping)
     }

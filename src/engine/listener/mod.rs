@@ -525,7 +525,7 @@ async fn follow(
         }
         // Whoever asked has gone away: what has not started will not.
         () = back.closed() => {
-            mediator.cancel(submitted.batch);
+            mediator.cancel(submitted.batch).await;
             return;
         }
     };

@@ -15,8 +15,9 @@ use interlock_domain::risk::Risk;
 use interlock_domain::surface::contract::{Contract, Effect, Provenance, Visibility};
 use interlock_domain::surface::nature::{Class, Keys};
 use interlock_domain::surface::tool::{Annotations, BadTool, Declaration, Declared, Definition, Kind, Text, Tool};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
+use crate::mcp::era::Era;
 use crate::record::contract;
 use crate::tool::mcp::Listed;
 
@@ -34,9 +35,24 @@ const APPROVED: [&str; 7] = ["name", "title", "description", "inputSchema", "out
 /// may be).
 #[must_use]
 pub fn digest(definition: &Value) -> Option<Digest> {
-    let members: Map<String, Value> =
-        APPROVED.iter().filter_map(|name| Some(((*name).to_owned(), definition.get(*name)?.clone()))).collect();
-    Args::new(Value::Object(members)).ok().map(|args| args.hash())
+    Args::new(approved(definition)).ok().map(|args| args.hash())
+}
+
+/// The same of all that a server says of a tool: where it says another thing in each era, both are approved.
+#[must_use]
+pub fn digest_of(listed: &Listed) -> Option<Digest> {
+    let one = digest(listed.of(Era::Modern))?;
+    match (&listed.legacy, &listed.modern) {
+        (Some(legacy), Some(modern)) if digest(legacy)? != one => {
+            Args::new(json!({"legacy": approved(legacy), "modern": approved(modern)})).ok().map(|args| args.hash())
+        }
+        (Some(_), Some(_)) | (Some(_), None) | (None, _) => Some(one),
+    }
+}
+
+fn approved(definition: &Value) -> Value {
+    let member = |name: &&str| Some(((*name).to_owned(), definition.get(*name)?.clone()));
+    Value::Object(APPROVED.iter().filter_map(member).collect())
 }
 
 /// The definitions with the description that is told instead, where a person approved one for this very description.
@@ -157,6 +173,20 @@ mod tests {
         assert_eq!(said("wrong", &name), "right");
         assert_eq!(said("wrong again", &name), "wrong again");
         assert_eq!(said("wrong", &ToolName::new("s__u").unwrap()), "wrong");
+    }
+
+    #[test]
+    fn what_a_server_says_in_one_era_alone_is_approved_too() {
+        let said = |text: &str| Some(json!({"name": "t", "description": text, "execution": {"taskSupport": text}}));
+        let of = |legacy: Option<&str>, modern: Option<&str>| {
+            digest_of(&Listed { legacy: legacy.and_then(said), modern: modern.and_then(said) }).unwrap()
+        };
+        let same = of(None, Some("a"));
+        assert_eq!(of(Some("a"), None), same);
+        assert_eq!(of(Some("a"), Some("a")), same);
+        assert_ne!(of(Some("b"), Some("a")), same, "only its older self changed");
+        assert_ne!(of(Some("b"), Some("a")), of(Some("a"), Some("b")));
+        assert_ne!(of(Some("b"), Some("a")), of(Some("c"), Some("a")));
     }
 
     fn check(definition: Value, effect: Effect, visibility: Visibility, class: Class) {

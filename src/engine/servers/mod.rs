@@ -8,6 +8,7 @@
 pub mod definition;
 mod pins;
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -29,8 +30,8 @@ use crate::mcp::rpc::RpcError;
 use crate::mcp::upward::Line;
 use crate::record::Row;
 use crate::store::queue::{Entry, Tell, Writer};
-pub use crate::tool::mcp::NotLoggedIn;
 use crate::tool::mcp::{self as down, Listed, Lists, Shown, Snapshot, Standing};
+pub use crate::tool::mcp::{Begun, NotLoggedIn};
 use pins::Pins;
 
 /// Messages that may wait for the owner.
@@ -232,11 +233,11 @@ impl Servers {
         approved.await.ok()
     }
 
-    /// Begins a person's login at a server: the address for a browser, which is sent to `redirect` afterwards.
+    /// Begins a person's login at a server, whose browser is sent to `redirect` afterwards.
     ///
     /// # Errors
     /// When that server has no login, or nobody says how to get in.
-    pub async fn begin_login(&self, server: &str, redirect: &str) -> Result<String, NotLoggedIn> {
+    pub async fn begin_login(&self, server: &str, redirect: &str) -> Result<Begun, NotLoggedIn> {
         self.down.begin_login(server, redirect).await
     }
 
@@ -406,17 +407,19 @@ impl Owner {
             }
             let (mut held, mut fresh) = (BTreeSet::new(), Vec::new());
             for (raw, of) in &snapshot.lists.tools {
-                let definition = of.of(Era::Modern);
                 let others = settings.iter().map(|setting| setting.prefix.as_str());
                 let name = name::exposed(server, prefix, raw, others, |name| own.contains(name));
-                let (Ok(name), Some(digest)) = (ToolName::new(&name), definition::digest(definition)) else {
+                let (Ok(name), Some(digest)) = (ToolName::new(&name), definition::digest_of(of)) else {
                     tracing::warn!(server, tool = raw.as_str(), "a tool is left out: its definition is beyond a bound");
                     continue;
                 };
                 // The pins are on what the server says; everybody else sees what a person put in its place.
                 let of = definition::retold(of, &self.parts.told.borrow(), &name);
                 let definition = of.of(Era::Modern);
-                let shown = definition::digest(definition).unwrap_or(digest);
+                let shown = match &of {
+                    Cow::Borrowed(_) => digest,
+                    Cow::Owned(of) => definition::digest_of(of).unwrap_or(digest),
+                };
                 let tool = match self.made.get(&name) {
                     Some((of, tool)) if *of == shown => Arc::clone(tool),
                     Some(_) | None => match definition::tool(name.clone(), server, raw, definition) {

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use interlock_domain::effect::report::{Failure, Loss, Report};
+use interlock_domain::request::shown::plain;
 use interlock_domain::surface::tool::Tool;
 use serde_json::{Map, Value, json};
 
@@ -15,6 +16,7 @@ use super::link::{Link, NoAnswer, Patience, With, not_asked, put};
 use super::{Server, Servers, keep, task};
 use crate::mcp::era::Era;
 use crate::mcp::rpc::{self, RpcError};
+use crate::mcp::shape;
 use crate::mcp::upward::{Ask, Line, NotAsked, Upward};
 use crate::tool::failed;
 
@@ -92,18 +94,20 @@ async fn tell(line: Option<&Line>, answer: Result<Value, RpcError>) {
 }
 
 fn clip(text: &str) -> String {
-    text.chars().filter(|c| !c.is_control()).take(MESSAGE_LEN_MAX).collect()
+    plain(text, MESSAGE_LEN_MAX)
 }
 
 /// A result that breaks the server's own output schema is marked as an error, since programs would trust its shape. The
 /// effect is there all the same.
 fn honest(tool: &Tool, server: &str, mut result: Value) -> Value {
-    if !result.is_object() {
-        let text = format!("{server} answered with something that is no result");
-        return json!({"content": [{"type": "text", "text": text}], "isError": true});
-    }
-    if let Some(Value::Object(members)) = Some(&mut result) {
+    let is_result = result.as_object_mut().is_some_and(|members| {
         members.remove("resultType");
+        shape::mend_result(members)
+    });
+    if !is_result {
+        tracing::warn!(server, tool = %tool.name(), "a result is none that the protocol knows");
+        let text = format!("The tool ran, but {server} answered with something that is no result");
+        return json!({"content": [{"type": "text", "text": text}], "isError": true});
     }
     if tool.definition().output_schema.is_none() {
         return result;
@@ -164,7 +168,9 @@ impl Server {
             Err(NoAnswer::Lost { .. }) => replays,
             // Nothing was sent: trying again is trying for the first time.
             Err(NoAnswer::NotSent(_)) => true,
-            Ok(_) | Err(NoAnswer::Rpc(_) | NoAnswer::TimedOut | NoAnswer::Unauthorized(_)) => false,
+            Ok(_) | Err(NoAnswer::Rpc(_) | NoAnswer::TimedOut | NoAnswer::Unauthorized(_) | NoAnswer::Refused(_)) => {
+                false
+            }
         };
         let last = match (again, first) {
             (true, first) => match keep::up_again(self, AGAIN_PATIENCE).await {
@@ -183,6 +189,10 @@ impl Server {
             Err(NoAnswer::Unauthorized(why)) => {
                 let message = format!("MCP server {}: {why}; it did nothing", self.spec.name);
                 Answer::None(failed("not_authorized", message))
+            }
+            Err(NoAnswer::Refused(why)) => {
+                let message = format!("MCP server {}: {why}; it did nothing", self.spec.name);
+                Answer::None(failed("refused_by_server", message))
             }
             Err(NoAnswer::Lost { killed: true, .. }) => Answer::None(Report::Lost(Loss::Killed)),
             Err(NoAnswer::Lost { killed: false, .. }) => Answer::None(Report::Lost(Loss::ConnectionLost)),
@@ -214,7 +224,9 @@ impl Server {
         }
         for _ in 0..ROUNDS_MAX {
             let result = link.request("tools/call", params.clone(), with).await?;
-            if result["task"].is_object() && params.contains_key("task") {
+            // One that nobody asked for is followed too: its call is not over.
+            let is_task = result["task"]["taskId"].is_string() && result.get("content").is_none();
+            if result["task"].is_object() && params.contains_key("task") || is_task && link.era == Era::Legacy {
                 return task::legacy(link, &result["task"], line).await;
             }
             match result["resultType"].as_str() {

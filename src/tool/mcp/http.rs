@@ -88,11 +88,15 @@ pub(super) enum Access {
 impl Access {
     /// A token that somebody gave us.
     pub(super) fn token(token: &str) -> Result<Access, String> {
-        let mut value = HeaderValue::from_str(&format!("Bearer {token}"))
-            .map_err(|_| "its token has characters that no header carries".to_owned())?;
-        value.set_sensitive(true);
-        Ok(Access::Token(value))
+        bearer(token).map(Access::Token).ok_or_else(|| "its token has characters that no header carries".to_owned())
     }
+}
+
+/// What a request carries with that token (RFC 6750, section 2.1); none where no header can. No log shows it.
+pub(super) fn bearer(token: &str) -> Option<HeaderValue> {
+    let mut value = HeaderValue::from_str(&format!("Bearer {token}")).ok()?;
+    value.set_sensitive(true);
+    Some(value)
 }
 
 /// The way to one server.
@@ -347,8 +351,8 @@ impl Http {
                 NoAnswer::Unauthorized(format!("it answered {status}: its token is missing or not accepted"))
             }
             (_, Some(error)) => NoAnswer::Rpc(error),
-            (status, None) if status.is_server_error() => lost(&format!("it answered {status}")),
-            (status, None) => NoAnswer::NotSent(format!("it answered {status}")),
+            (status, None) if is_before_work(status) => NoAnswer::Refused(format!("it answered {status}")),
+            (status, None) => lost(&format!("it answered {status}")),
         }
     }
 
@@ -359,6 +363,13 @@ impl Http {
             let _gone = timeout(CONNECT_PATIENCE, self.send(self.dressed(self.client.delete(&self.url)))).await;
         }
     }
+}
+
+/// Whether a status says that nobody has begun to work on the request (RFC 9110 section 15.5, RFC 6585): it went to the
+/// wrong place, has the wrong form, or came too often. Others, a 400 among them, can be about what the work came to.
+fn is_before_work(status: StatusCode) -> bool {
+    status.is_redirection()
+        || matches!(status.as_u16(), 404 | 405 | 406 | 411 | 413 | 414 | 415 | 421 | 426 | 429 | 431)
 }
 
 fn lost(why: &str) -> NoAnswer {
@@ -432,6 +443,17 @@ fn encoded(value: &str) -> HeaderValue {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_a_status_that_comes_before_the_work_says_that_nothing_happened() {
+        let says = |status: u16| is_before_work(StatusCode::from_u16(status).unwrap());
+        for status in [301, 307, 404, 405, 413, 415, 429, 431] {
+            assert!(says(status), "{status}");
+        }
+        for status in [400, 402, 408, 409, 410, 412, 422, 424, 425, 451, 499, 500, 502, 503, 504] {
+            assert!(!says(status), "{status}");
+        }
+    }
 
     #[test]
     fn a_value_that_a_header_cannot_carry_is_encoded() {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use interlock_domain::request::shown::plain;
 use serde_json::{Map, Value, json};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
@@ -47,8 +48,38 @@ struct Reached {
     updates: mpsc::Receiver<String>,
 }
 
+/// Keeps a server until it is told to stop. Should a bug of ours end its keeper, the server is down and says why, and
+/// another keeper takes over after a pause.
+pub(super) async fn watched(
+    server: Arc<Server>,
+    changed: watch::Sender<u64>,
+    updates: mpsc::Sender<String>,
+    mut stop: watch::Receiver<bool>,
+) {
+    loop {
+        let keeper = keep(Arc::clone(&server), changed.clone(), updates.clone(), stop.clone());
+        let Err(broken) = tokio::spawn(keeper).await else { return };
+        tracing::error!(server = %server.spec.name, error = %broken, "the keeper of a server broke");
+        server.links.send_replace(None);
+        down(&server, &changed, "a bug of ours ended what keeps it; the log says where".to_owned());
+        tokio::select! {
+            () = sleep_until(Instant::now() + PAUSE_MAX) => {}
+            () = told(&mut stop) => return,
+        }
+    }
+}
+
+fn down(server: &Server, changed: &watch::Sender<u64>, why: String) {
+    change(server, changed, |snapshot| {
+        snapshot.standing = Standing::Down(why);
+        snapshot.down_since = snapshot.down_since.or(Some(Instant::now()));
+        snapshot.pid = None;
+        snapshot.restarts = snapshot.restarts.saturating_add(1);
+    });
+}
+
 /// Keeps a server until it is told to stop.
-pub(super) async fn keep(
+async fn keep(
     server: Arc<Server>,
     changed: watch::Sender<u64>,
     updates: mpsc::Sender<String>,
@@ -78,12 +109,7 @@ pub(super) async fn keep(
         let pause = PAUSE_FIRST.saturating_mul(1 << failures.min(16)).min(PAUSE_MAX);
         failures += 1;
         tracing::warn!(server = %server.spec.name, ?pause, "MCP server is down: {why}");
-        change(&server, &changed, |snapshot| {
-            snapshot.standing = Standing::Down(why);
-            snapshot.down_since = snapshot.down_since.or(Some(Instant::now()));
-            snapshot.pid = None;
-            snapshot.restarts = snapshot.restarts.saturating_add(1);
-        });
+        down(&server, &changed, why);
         tokio::select! {
             () = sleep_until(Instant::now() + pause) => {}
             // Somebody has logged in: what was refused may be let in now.
@@ -279,7 +305,13 @@ async fn subscribe(link: Arc<Link>, mut watched: watch::Receiver<std::collection
             // It has nothing to tell.
             Err(NoAnswer::Rpc(_)) => return,
             Ok(_)
-            | Err(NoAnswer::NotSent(_) | NoAnswer::Lost { .. } | NoAnswer::TimedOut | NoAnswer::Unauthorized(_)) => {
+            | Err(
+                NoAnswer::NotSent(_)
+                | NoAnswer::Lost { .. }
+                | NoAnswer::TimedOut
+                | NoAnswer::Unauthorized(_)
+                | NoAnswer::Refused(_),
+            ) => {
                 failures = if began.elapsed() >= STEADY { 0 } else { failures + 1 };
                 sleep_until(Instant::now() + PAUSE_FIRST).await;
             }
@@ -289,10 +321,11 @@ async fn subscribe(link: Arc<Link>, mut watched: watch::Receiver<std::collection
 
 pub(super) fn shown(why: &NoAnswer) -> String {
     match why {
-        NoAnswer::NotSent(why) | NoAnswer::Lost { why, .. } | NoAnswer::Unauthorized(why) => why.clone(),
+        NoAnswer::NotSent(why) | NoAnswer::Lost { why, .. } | NoAnswer::Unauthorized(why) | NoAnswer::Refused(why) => {
+            why.clone()
+        }
         NoAnswer::Rpc(error) => {
-            let message: String = error.message.chars().filter(|c| !c.is_control()).take(200).collect();
-            format!("error {}: {message}", error.code)
+            format!("error {}: {}", error.code, plain(&error.message, 200))
         }
         NoAnswer::TimedOut => "no answer in time".to_owned(),
     }
@@ -328,7 +361,8 @@ async fn connect(server: &Server) -> Result<Reached, String> {
                 (None, Some(account)) => Access::Account(Arc::clone(account)),
                 (None, None) => Access::Open,
             };
-            let links = greet_far(url, &access, &switch, server.spec.era).await?;
+            let connector = server.connector.as_ref().map_err(String::clone)?;
+            let links = greet_far(connector, url, &access, &switch, server.spec.era).await?;
             Ok(Reached { child: None, links, switch, updates })
         }
     }
@@ -352,25 +386,31 @@ fn unfriendly(why: &NoAnswer) -> String {
 }
 
 /// An HTTP server may speak both eras, and then has a link for each.
-async fn greet_far(url: &str, access: &Access, switch: &Arc<Switch>, era: Option<Era>) -> Result<Links, String> {
-    let connector = Connector::new().map_err(|error| format!("no HTTP client: {error}"))?;
+async fn greet_far(
+    connector: &Connector,
+    url: &str,
+    access: &Access,
+    switch: &Arc<Switch>,
+    era: Option<Era>,
+) -> Result<Links, String> {
     let wire = |era| Wire::Http(Arc::new(connector.to(url, access.clone(), era)));
     let modern = match era {
         Some(Era::Legacy) => None,
-        Some(Era::Modern) => Some(discover(&wire(Era::Modern), switch).await.map_err(|why| unfriendly(&why))?),
-        None => discover(&wire(Era::Modern), switch).await.ok(),
+        Some(Era::Modern) | None => Some(discover(&wire(Era::Modern), switch).await),
     };
     let legacy = match era {
         Some(Era::Modern) => None,
-        Some(Era::Legacy) | None => match initialize(&wire(Era::Legacy), switch).await {
-            Ok(link) => Some(link),
-            Err(_) if modern.is_some() => None,
-            Err(why) => return Err(unfriendly(&why)),
-        },
+        Some(Era::Legacy) | None => Some(initialize(&wire(Era::Legacy), switch).await),
     };
     match (modern, legacy) {
-        (Some(primary), other) => Ok(Links { primary: Arc::new(primary), other: other.map(Arc::new) }),
-        (None, Some(primary)) => Ok(Links { primary: Arc::new(primary), other: None }),
+        (Some(Ok(primary)), other) => {
+            Ok(Links { primary: Arc::new(primary), other: other.and_then(Result::ok).map(Arc::new) })
+        }
+        (_, Some(Ok(primary))) => Ok(Links { primary: Arc::new(primary), other: None }),
+        // A server of one era says in the other that it does not know it; what it wants it says in its own.
+        (Some(Err(why @ NoAnswer::Unauthorized(_))), Some(Err(_))) | (_, Some(Err(why))) | (Some(Err(why)), None) => {
+            Err(unfriendly(&why))
+        }
         (None, None) => Err("it speaks no protocol that is known".to_owned()),
     }
 }
@@ -380,8 +420,8 @@ async fn initialize(wire: &Wire, switch: &Arc<Switch>) -> Result<Link, NoAnswer>
     let hello = request(wire, switch, Era::Legacy, "initialize", lists::initialize(), with).await?;
     let version = hello["protocolVersion"].as_str().unwrap_or_default();
     if !SPOKEN.contains(&version) {
-        let shown: String = version.chars().filter(|c| !c.is_control()).take(32).collect();
-        return Err(NoAnswer::NotSent(format!("it speaks revision {shown:?}, which is not known")));
+        let fact = format!("it speaks revision {:?}, which is not known", plain(version, 32));
+        return Err(NoAnswer::NotSent(fact));
     }
     if let Wire::Http(http) = wire {
         http.settle(version);

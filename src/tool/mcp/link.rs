@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use interlock_domain::request::shown::plain;
 use serde_json::{Map, Value, json};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::task::JoinSet;
@@ -50,6 +51,8 @@ pub enum NoAnswer {
     TimedOut,
     /// The server does not let us in; it did nothing.
     Unauthorized(String),
+    /// The server did not take the request; it did nothing, and would do as little the next time.
+    Refused(String),
 }
 
 /// How long an answer is waited for.
@@ -181,6 +184,10 @@ impl Switch {
             Message::Response { id, answer } => {
                 let waiting = number(&id).and_then(|number| lock(&self.pending).remove(&number));
                 match waiting {
+                    // A result is an object. What it says of the outcome cannot be read, as with any other nonsense.
+                    Some(_) if answer.as_ref().is_ok_and(|result| !result.is_object()) => {
+                        self.noise.fetch_add(1, Ordering::Relaxed);
+                    }
                     // Fails when whoever asked has gone meanwhile.
                     Some(pending) => drop(pending.answer.send(answer)),
                     None => drop(self.noise.fetch_add(1, Ordering::Relaxed)),
@@ -245,8 +252,8 @@ impl Switch {
             "ping" => Some(rpc::response(&request.id, &Ok(json!({})))),
             "elicitation/create" | "sampling/createMessage" | "roots/list" => None,
             method => {
-                let shown: String = method.chars().take(64).collect();
-                Some(refuse(RpcError::new(rpc::METHOD_NOT_FOUND, format!("a client has no method {shown:?}"))))
+                let fact = format!("a client has no method {:?}", plain(method, 64));
+                Some(refuse(RpcError::new(rpc::METHOD_NOT_FOUND, fact)))
             }
         };
         let line = self.line_of(of, &request.params);
@@ -420,7 +427,7 @@ pub(super) async fn request(
     let pending = Pending { answer: sender, line: with.line.cloned(), touched: Arc::clone(&touched) };
     lock(&switch.pending).insert(number, pending);
     // From here on a drop takes the request back.
-    let _asked = Asked { switch, wire, era, number };
+    let _asked = Asked { switch, wire, era, number, is_hello: method == "initialize" };
     let params = Value::Object(params);
     let exchange = async {
         match wire {
@@ -448,10 +455,16 @@ pub(super) async fn request(
             }
             ended = &mut exchange => {
                 // The answer may have been the last thing that came.
-                return match answer.try_recv() {
-                    Ok(answer) => answer.map_err(NoAnswer::Rpc),
-                    Err(_) => Err(ended),
-                };
+                if let Ok(answer) = answer.try_recv() {
+                    return answer.map_err(NoAnswer::Rpc);
+                }
+                if let NoAnswer::Rpc(_) | NoAnswer::NotSent(_) | NoAnswer::Unauthorized(_) | NoAnswer::Refused(_) =
+                    ended
+                {
+                    // The server is not at it: there is nothing to take back.
+                    lock(&switch.pending).remove(&number);
+                }
+                return Err(ended);
             }
             () = touched.notified() => idle = Instant::now() + with.patience.idle,
             () = sleep_until(idle.min(total)) => return Err(NoAnswer::TimedOut),
@@ -465,11 +478,14 @@ struct Asked<'a> {
     wire: &'a Wire,
     era: Era,
     number: u64,
+    /// The protocol forbids to cancel that one.
+    is_hello: bool,
 }
 
 impl Drop for Asked<'_> {
     fn drop(&mut self) {
-        if lock(&self.switch.pending).remove(&self.number).is_none() || self.switch.down().is_some() {
+        let is_open = lock(&self.switch.pending).remove(&self.number).is_some();
+        if !is_open || self.is_hello || self.switch.down().is_some() {
             return;
         }
         let params = json!({"requestId": self.number, "reason": "nobody waits for it any more"});

@@ -135,20 +135,27 @@ async fn paged(
             params.insert("cursor".to_owned(), cursor.into());
         }
         let mut page = link.request(method, params, With::patience(patience)).await?;
-        if let Value::Array(page) = page[member].take() {
-            for mut item in page {
-                if !shape::mend(kind, &mut item) {
-                    *left_out += 1;
-                    continue;
-                }
-                let bytes = item.to_string().len();
-                if items.len() == ITEMS_MAX || bytes > room_bytes {
-                    *left_out += 1;
-                    continue;
-                }
-                room_bytes -= bytes;
-                items.push(item);
+        let listed = match page[member].take() {
+            Value::Array(listed) => listed,
+            // Nothing is an empty list; anything else is a mistake that must not look like one.
+            Value::Null => Vec::new(),
+            Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_) => {
+                let why = format!("what it lists as {member} is no list");
+                return Err(NoAnswer::Lost { killed: false, why });
             }
+        };
+        for mut item in listed {
+            if !shape::mend(kind, &mut item) {
+                *left_out += 1;
+                continue;
+            }
+            let bytes = item.to_string().len();
+            if items.len() == ITEMS_MAX || bytes > room_bytes {
+                *left_out += 1;
+                continue;
+            }
+            room_bytes -= bytes;
+            items.push(item);
         }
         match page["nextCursor"].as_str() {
             Some(next) if items.len() < ITEMS_MAX => cursor = Some(next.to_owned()),

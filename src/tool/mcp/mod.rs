@@ -17,7 +17,7 @@ mod task;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -31,7 +31,7 @@ use oauth::Account;
 use crate::mcp::era::Era;
 pub use link::{Link, NoAnswer};
 pub use lists::{Listed, Lists};
-pub use oauth::{Grant, NotLoggedIn, Oauth};
+pub use oauth::{Begun, Grant, NotLoggedIn, Oauth};
 pub use relay::Shown;
 
 /// Resources that are watched at one server: more than any client's screen shows.
@@ -136,6 +136,8 @@ impl Links {
 #[derive(Debug)]
 struct Server {
     spec: Spec,
+    /// How it is reached, where that is over HTTP.
+    connector: Result<Connector, String>,
     /// Our account, at a server that wants OAuth.
     account: Option<Arc<Account>>,
     links: watch::Sender<Option<Links>>,
@@ -163,6 +165,8 @@ struct Inner {
     table: Mutex<BTreeMap<String, Running>>,
     changed: watch::Sender<u64>,
     updates: mpsc::Sender<String>,
+    /// Made for the first server that is reached over HTTP: reading what a machine trusts takes a while.
+    connector: OnceLock<Result<Connector, String>>,
 }
 
 impl Servers {
@@ -170,7 +174,8 @@ impl Servers {
     #[must_use]
     pub fn new() -> (Servers, mpsc::Receiver<String>) {
         let (updates, outlet) = mpsc::channel(UPDATES_MAX);
-        let inner = Inner { table: Mutex::default(), changed: watch::Sender::new(0), updates };
+        let changed = watch::Sender::new(0);
+        let inner = Inner { table: Mutex::default(), changed, updates, connector: OnceLock::new() };
         (Servers(Arc::new(inner)), outlet)
     }
 
@@ -209,9 +214,11 @@ impl Servers {
     }
 
     fn start(&self, spec: Spec) -> Running {
-        let account = account(&spec);
+        let connector = self.connector(&spec.reach);
+        let account = account(&spec, &connector);
         let server = Arc::new(Server {
             spec,
+            connector,
             account,
             links: watch::Sender::new(None),
             snapshot: watch::Sender::new(Arc::new(Snapshot {
@@ -228,8 +235,18 @@ impl Servers {
             watched: watch::Sender::default(),
         });
         let (stop, stopped) = watch::channel(false);
-        let keeper = keep::keep(Arc::clone(&server), self.0.changed.clone(), self.0.updates.clone(), stopped);
+        let keeper = keep::watched(Arc::clone(&server), self.0.changed.clone(), self.0.updates.clone(), stopped);
         Running { server, stop, task: tokio::spawn(keeper) }
+    }
+
+    fn connector(&self, reach: &Reach) -> Result<Connector, String> {
+        match reach {
+            Reach::Command { .. } => Err("it is not reached over HTTP".to_owned()),
+            Reach::Url { .. } => {
+                let made = || Connector::new().map_err(|error| format!("no HTTP client: {error}"));
+                self.0.connector.get_or_init(made).clone()
+            }
+        }
     }
 
     /// Ends all of them, with everything that they started.
@@ -257,11 +274,11 @@ impl Servers {
         account.ok_or_else(|| NotLoggedIn::NoLogin { server: server.to_owned() })
     }
 
-    /// Begins a person's login at a server: the address for a browser, which is sent to `redirect` afterwards.
+    /// Begins a person's login at a server, whose browser is sent to `redirect` afterwards.
     ///
     /// # Errors
     /// When that server has no login, or nobody says how to get in.
-    pub async fn begin_login(&self, server: &str, redirect: &str) -> Result<String, NotLoggedIn> {
+    pub async fn begin_login(&self, server: &str, redirect: &str) -> Result<Begun, NotLoggedIn> {
         self.account(server)?.begin(redirect).await
     }
 
@@ -279,10 +296,10 @@ impl Servers {
 }
 
 /// The account at a server that wants OAuth. One that cannot be made is told of; the server then refuses us.
-fn account(spec: &Spec) -> Option<Arc<Account>> {
+fn account(spec: &Spec, connector: &Result<Connector, String>) -> Option<Arc<Account>> {
     let Reach::Url { url, oauth: Some(oauth), .. } = &spec.reach else { return None };
-    let client = Connector::new().map_err(|error| format!("no HTTP client: {error}"));
-    match client.and_then(|client| Account::new(&spec.name, url, oauth.clone(), client.0)) {
+    let client = connector.clone().map(|connector| connector.0);
+    match client.and_then(|client| Account::new(&spec.name, url, oauth.clone(), client)) {
         Ok(account) => Some(account),
         Err(why) => {
             tracing::error!(server = %spec.name, "no login is possible: {why}");
@@ -299,6 +316,10 @@ async fn end_all(ended: Vec<Running>) {
     for running in ended {
         if let Err(error) = running.task.await {
             tracing::error!(%error, server = %running.server.spec.name, "the keeper of a server broke");
+        }
+        if let Some(account) = &running.server.account {
+            // What an authorization server gave must be on the disk, or nobody has it.
+            account.settled().await;
         }
     }
 }

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use interlock_domain::request::shown::plain;
 use serde_json::{Map, Value, json};
 
 use super::link::{NoAnswer, Patience, With};
@@ -67,8 +68,7 @@ impl Servers {
 }
 
 fn unknown(what: &str, name: &str) -> RpcError {
-    let shown: String = name.chars().filter(|c| !c.is_control()).take(200).collect();
-    RpcError::new(rpc::INVALID_PARAMS, format!("no server has a {what} {shown:?}"))
+    RpcError::new(rpc::INVALID_PARAMS, format!("no server has a {what} {:?}", plain(name, 200)))
 }
 
 fn gathered(among: &[(&Shown, Arc<Server>)], member: &str, of: impl Fn(&super::Lists) -> &Vec<Value>) -> Value {
@@ -197,7 +197,10 @@ impl Server {
     fn told(&self, why: NoAnswer) -> RpcError {
         match why {
             NoAnswer::Rpc(error) => error,
-            NoAnswer::NotSent(why) | NoAnswer::Lost { why, .. } | NoAnswer::Unauthorized(why) => {
+            NoAnswer::NotSent(why)
+            | NoAnswer::Lost { why, .. }
+            | NoAnswer::Unauthorized(why)
+            | NoAnswer::Refused(why) => {
                 RpcError::new(rpc::INTERNAL_ERROR, format!("MCP server {}: {why}", self.spec.name))
             }
             NoAnswer::TimedOut => {

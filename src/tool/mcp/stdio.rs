@@ -9,6 +9,7 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
+use interlock_domain::request::shown::plain;
 use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncWriteExt, Interest};
 use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
@@ -207,8 +208,7 @@ async fn remarks(stderr: ChildStderr, server: String) {
     while let Ok(Some(line)) = lines.next().await {
         count += 1;
         if let (Line::Whole(bytes), true) = (line, count <= REMARKS_MAX) {
-            let text: String = String::from_utf8_lossy(&bytes).chars().filter(|c| !c.is_control()).collect();
-            tracing::debug!(%server, "said: {text}");
+            tracing::debug!(%server, "said: {}", plain(&String::from_utf8_lossy(&bytes), REMARK_LEN_MAX));
         }
     }
 }

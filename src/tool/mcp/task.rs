@@ -13,6 +13,7 @@ use super::keep::object;
 use super::link::{Link, NoAnswer, Patience, With};
 use crate::mcp::era::Era;
 use crate::mcp::rpc::RpcError;
+use crate::mcp::shape;
 use crate::mcp::upward::{Line, Upward};
 use crate::tool::failed;
 
@@ -29,6 +30,9 @@ const ASK_PATIENCE: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(500);
 const POLL_MIN: Duration = Duration::from_millis(20);
 const POLL_MAX: Duration = Duration::from_secs(5);
+
+/// What a task may be.
+const STATUSES: [&str; 5] = ["working", "input_required", "completed", "failed", "cancelled"];
 
 /// A task at a server. Dropped before its end, it is cancelled.
 struct Remote {
@@ -66,6 +70,10 @@ impl Drop for Remote {
     }
 }
 
+fn unknown_status() -> NoAnswer {
+    NoAnswer::Lost { killed: false, why: "its task has a status that is none".to_owned() }
+}
+
 fn no_id() -> Answer {
     Answer::None(failed("no_task_id", "the server made a task without an id"))
 }
@@ -80,7 +88,8 @@ async fn detach(line: Option<&Line>) {
 fn knowing(line: Option<&Line>) -> Option<Line> {
     line.map(|line| {
         let mut line = line.clone();
-        line.capabilities["extensions"][crate::mcp::era::TASKS] = json!({});
+        let extensions = shape::member(&mut line.capabilities, "extensions");
+        *shape::member(extensions, crate::mcp::era::TASKS) = json!({});
         line
     })
 }
@@ -125,7 +134,9 @@ pub(super) async fn modern(link: &Arc<Link>, created: &Value, line: Option<&Line
                     }
                 }
             }
-            Some(_) | None => {}
+            Some("working") => {}
+            // It goes on somewhere, and nobody will ever know how.
+            Some(_) | None => return Err(unknown_status()),
         }
         pause(&task["pollIntervalMs"], until).await?;
     }
@@ -155,6 +166,9 @@ pub(super) async fn legacy(link: &Arc<Link>, created: &Value, line: Option<&Line
         }
         // An answer says that the task is there; its result is then asked for again.
         let task = remote.ask("tasks/get", Map::new(), With::patience(Patience::of(ASK_PATIENCE))).await?;
+        if !task["status"].as_str().is_some_and(|status| STATUSES.contains(&status)) {
+            return Err(unknown_status());
+        }
         pause(&task["pollInterval"], until).await?;
     }
 }

@@ -6,7 +6,7 @@ use std::process::Stdio;
 
 use serde_json::{Value, json};
 
-use super::{DEADLINE, Daemon, Home};
+use super::{DEADLINE, Daemon, Home, Register};
 
 fn refused(config: &str) -> String {
     let home = Home::new();
@@ -139,4 +139,31 @@ fn without_a_daemon_the_command_line_says_so() {
         .output()
         .unwrap();
     assert_eq!(output.status.code(), Some(69), "{output:?}");
+}
+
+/// Two actions of one sentence ask; who answers the first is not held until the second is answered.
+#[test]
+fn one_of_two_questions_is_answered_at_once() {
+    let daemon = Daemon::with("version = 1\n[policy]\nask = [\"Device(pump-2)\", \"Device(valve-1)\"]\n");
+    let (pump, valve) = (Register::of(&daemon, "pump-2", "run"), Register::of(&daemon, "valve-1", "opening-set"));
+    let said = daemon.ask("say", json!({ "text": "启动二号泵然后关闭一号阀" })).unwrap();
+    assert_eq!(said["decision"], "ask", "{said}");
+    let ask = |verb: &str, question: &str| daemon.ask(verb, json!({ "question": question })).unwrap();
+    let denied = ask("ask.deny", "q1");
+    assert_eq!((&denied["decision"], &denied["waits_for"]), (&json!("deny"), &json!(["q2"])), "{denied}");
+    assert!(denied["message"].as_str().unwrap().ends_with("starts before q2 is answered"), "{denied}");
+    let allowed = ask("ask.allow", "q2");
+    assert_eq!((&allowed["decision"], &allowed["result"]), (&json!("allow"), &json!("done")), "{allowed}");
+    assert_eq!((pump.read(), valve.read()), (0, 0));
+    let question = daemon.ask("say", json!({ "text": "启动二号泵" })).unwrap()["question"].clone();
+    let denied = ask("ask.deny", question.as_str().unwrap());
+    assert_eq!((&denied["decision"], &denied["result"]), (&json!("deny"), &json!("not_started")), "{denied}");
+}
+
+#[test]
+fn a_list_that_a_rule_asks_about_says_so_and_waits_for_nobody() {
+    let daemon = Daemon::with("version = 1\n[policy]\nask = [\"Device\"]\n");
+    let refused = daemon.ask("device.list", json!({})).unwrap_err();
+    assert!(refused["message"].as_str().unwrap().contains("before devices are read"), "{refused}");
+    daemon.eventually("no question is left", || daemon.list("ask.list").is_empty().then_some(()));
 }

@@ -19,13 +19,16 @@ use crate::sys::clock;
 use crate::tool::mcp::http;
 
 /// How long an authorization server may take: a person waits for it, or a call does.
-const PATIENCE: Duration = Duration::from_secs(15);
+pub(super) const PATIENCE: Duration = Duration::from_secs(15);
 
 /// The longest answer that is read.
 const ANSWER_LEN_MAX: usize = 256 << 10;
 
 /// The longest life of a token that is believed, in seconds: a year.
 const LIFE_MAX_S: u64 = 366 * 24 * 3600;
+
+/// The one word that means a grant's end (RFC 6749, section 5.2): every other refusal may pass, or be of another cause.
+const INVALID_GRANT: &str = "invalid_grant";
 
 /// Why an authorization server did not give what was asked for.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -38,9 +41,17 @@ pub enum Trouble {
         /// What was seen.
         fact: String,
     },
-    /// It says no.
+    /// It says no, for now or to this request: what was kept may still be good.
     #[error("{at} refuses: {error}")]
     Refused {
+        /// The host.
+        at: String,
+        /// Its word for why, and its sentence, where it has one.
+        error: String,
+    },
+    /// What it was shown is no good, and never will be again (`invalid_grant`, RFC 6749 section 5.2).
+    #[error("{at} refuses: {error}")]
+    Over {
         /// The host.
         at: String,
         /// Its word for why, and its sentence, where it has one.
@@ -79,10 +90,13 @@ pub(super) async fn document(client: &Client, url: &Url) -> Result<Option<Value>
 
 fn refused(url: &Url, status: StatusCode, said: &Value) -> Trouble {
     match said["error"].as_str() {
-        Some(error) => {
+        // A server in trouble says many things; what it says then ends nothing.
+        Some(word) if !status.is_server_error() => {
             let more = said["error_description"].as_str().map(|text| format!(" ({})", shown(text))).unwrap_or_default();
-            Trouble::Refused { at: host(url), error: format!("{}{more}", shown(error)) }
+            let (at, error) = (host(url), format!("{}{more}", shown(word)));
+            if word == INVALID_GRANT { Trouble::Over { at, error } } else { Trouble::Refused { at, error } }
         }
+        Some(word) => broken(url, format!("it answered {status}: {}", shown(word))),
         None if status.is_client_error() => Trouble::Refused { at: host(url), error: status.to_string() },
         None => broken(url, format!("it answered {status}")),
     }
@@ -211,6 +225,33 @@ mod tests {
         ] {
             let secret = secret.then(|| "s".to_owned());
             assert_eq!(known("c", secret, agreed, methods).method, method, "{agreed:?} {methods:?}");
+        }
+    }
+
+    #[test]
+    fn only_an_invalid_grant_is_the_end_of_a_grant() {
+        let url = Url::parse("https://as/token").unwrap();
+        let read = |status: u16, said: &Value| match refused(&url, StatusCode::from_u16(status).unwrap(), said) {
+            Trouble::Over { .. } => "over",
+            Trouble::Refused { .. } => "refused",
+            Trouble::Broken { .. } => "broken",
+        };
+        let named = |word: &str| json!({"error": word, "error_description": "as it likes"});
+        for (status, said, means) in [
+            (400, named("invalid_grant"), "over"),
+            (401, named("invalid_grant"), "over"),
+            (503, named("invalid_grant"), "broken"),
+            (400, named("invalid_client"), "refused"),
+            (401, named("invalid_client"), "refused"),
+            (400, named("invalid_request"), "refused"),
+            (429, named("slow_down"), "refused"),
+            (400, named("INVALID_GRANT"), "refused"),
+            (503, named("temporarily_unavailable"), "broken"),
+            (400, Value::Null, "refused"),
+            (403, json!({"error": ["invalid_grant"]}), "refused"),
+            (502, Value::Null, "broken"),
+        ] {
+            assert_eq!(read(status, &said), means, "{status} {said}");
         }
     }
 

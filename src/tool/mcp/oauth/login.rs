@@ -1,6 +1,7 @@
 //! A person's login, once for each server: an address for a browser goes out, and what the browser ends at comes back
 //! (authorization code with PKCE, RFC 6749 section 4.1, RFC 7636, RFC 8252, RFC 8707, RFC 9207).
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -68,12 +69,26 @@ pub enum NotLoggedIn {
     /// The system gives no random bytes.
     #[error("the system gives no random bytes")]
     NoRandom,
+    /// The daemon is being stopped.
+    #[error("the daemon is being stopped")]
+    Stopping,
 }
 
 impl NotLoggedIn {
     pub(super) fn unfit(what: &str, fact: &str) -> NotLoggedIn {
         NotLoggedIn::Unfit { what: shown(what), fact: fact.to_owned() }
     }
+}
+
+/// A login that has begun.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Begun {
+    /// The address that a person opens.
+    pub url: String,
+    /// What the answer to this login, and to no other, says of itself.
+    pub state: String,
+    /// How long it is waited for.
+    pub patience: Duration,
 }
 
 /// A login that waits for its browser.
@@ -95,8 +110,8 @@ impl std::fmt::Debug for Login {
 }
 
 impl Account {
-    /// Begins a login: the address that a person opens. `redirect` is where their browser is sent afterwards.
-    pub(in crate::tool::mcp) async fn begin(&self, redirect: &str) -> Result<String, NotLoggedIn> {
+    /// Begins a login. `redirect` is where the person's browser is sent afterwards.
+    pub(in crate::tool::mcp) async fn begin(&self, redirect: &str) -> Result<Begun, NotLoggedIn> {
         if self.settings.grant == Grant::Client {
             return Err(NotLoggedIn::NoLogin { server: self.server.clone() });
         }
@@ -133,8 +148,9 @@ impl Account {
         }
         let until = Instant::now() + PATIENCE;
         let redirect = redirect.to_owned();
+        let begun = Begun { url: address.into(), state: state.clone(), patience: PATIENCE };
         self.state().login = Some(Login { state, verifier, redirect, resource, issuer, client, scopes, until });
-        Ok(address.into())
+        Ok(begun)
     }
 
     /// Who we are to that authorization server. What one of them gave is never shown to another.
@@ -150,9 +166,11 @@ impl Account {
     }
 
     /// Ends a login with what the browser was sent to: its address, or what stands behind the question mark.
-    pub(in crate::tool::mcp) async fn finish(&self, answer: &str) -> Result<(), NotLoggedIn> {
+    pub(in crate::tool::mcp) async fn finish(self: &Arc<Account>, answer: &str) -> Result<(), NotLoggedIn> {
         let not_begun = || NotLoggedIn::NotBegun { server: self.server.clone() };
+        let stopping = |_| NotLoggedIn::Stopping;
         let said = Said::read(answer)?;
+        let turn = self.turn().await.map_err(stopping)?;
         let login = {
             let mut state = self.state();
             let login = state.login.as_ref().filter(|login| Instant::now() < login.until).ok_or_else(not_begun)?;
@@ -178,16 +196,23 @@ impl Account {
             return Err(NotLoggedIn::Denied { error: shown(&error) });
         }
         let code = said.code.ok_or(NotLoggedIn::NotTheAnswer { fact: "it brings no code" })?;
+        let account = Arc::clone(self);
+        Account::alone(turn, async move { account.exchange(login, &code).await }).await.map_err(stopping)?
+    }
+
+    /// A code is good once: what it gave is kept, whoever waits for that.
+    async fn exchange(&self, login: Login, code: &str) -> Result<(), NotLoggedIn> {
         let form = [
             ("grant_type", "authorization_code"),
-            ("code", code.as_str()),
+            ("code", code),
             ("redirect_uri", login.redirect.as_str()),
             ("code_verifier", login.verifier.as_str()),
             ("resource", login.resource.as_str()),
         ];
         let granted = fetch::token(&self.client, &login.issuer.token, &login.client, &form).await?;
         let Login { resource, issuer, client, scopes, .. } = login;
-        self.keep(kept(self.url.as_str(), resource, &issuer, client, granted, scopes));
+        let kept = kept(self.url.as_str(), resource, &issuer, client, granted, scopes);
+        self.keep(kept).await.map_err(|_| NotLoggedIn::unfit(&issuer.issuer, "its token fits no header"))?;
         self.changed.send_modify(|count| *count += 1);
         Ok(())
     }

@@ -4,6 +4,7 @@
 //! All of it comes from outside, before anybody is known: nothing is believed that does not name the place that it was
 //! asked at, and no address is followed that a token should not be sent to.
 
+use interlock_domain::request::shown::plain;
 use reqwest::Url;
 use reqwest::header::{HeaderMap, WWW_AUTHENTICATE};
 use serde_json::Value;
@@ -296,8 +297,7 @@ pub(super) fn is_loopback(url: &Url) -> bool {
 
 /// A text of somebody else, for a message.
 pub(super) fn shown(text: &str) -> String {
-    let text: String = text.chars().filter(|c| !c.is_control()).take(200).collect();
-    format!("{text:?}")
+    format!("{:?}", plain(text, 200))
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ mod fetch;
 mod kept;
 mod login;
 mod metadata;
+mod renew;
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,18 +18,13 @@ use reqwest::{Client, Response, StatusCode, Url};
 use serde_json::Value;
 use tokio::sync::{Semaphore, watch};
 
-use fetch::{Granted, Trouble};
+use fetch::Granted;
 use kept::{Kept, Registered};
 use login::Login;
-use metadata::{Challenge, Issuer, Method};
+use metadata::{Challenge, Issuer};
+use renew::{NoToken, Pause};
 
-pub use login::NotLoggedIn;
-
-use super::keep;
-use crate::sys::clock;
-
-/// How long before its end a token is renewed, in milliseconds: a request takes a while to arrive, and clocks differ.
-const RENEW_BEFORE_MS: i64 = 30_000;
+pub use login::{Begun, NotLoggedIn};
 
 /// How the configuration wants us to get in.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -73,14 +69,17 @@ pub(super) struct Account {
     client: Client,
     // Read for each request, written when tokens change.
     state: Mutex<State>,
-    /// Tokens are renewed by one at a time: an authorization server takes a second use of a refresh token for a theft.
-    renewing: Semaphore,
+    /// Held by whoever asks for tokens.
+    exchanging: Arc<Semaphore>,
     changed: watch::Sender<u64>,
 }
 
 #[derive(Debug, Default)]
 struct State {
     kept: Option<Kept>,
+    /// From when on they are renewed, in milliseconds since 1970; not known of those that an earlier life left.
+    renew_from: Option<i64>,
+    pause: Pause,
     /// What the server said when it last refused.
     challenge: Challenge,
     login: Option<Login>,
@@ -100,7 +99,7 @@ impl Account {
             settings,
             client,
             state: Mutex::new(State { kept, ..State::default() }),
-            renewing: Semaphore::new(1),
+            exchanging: renew::one(),
             changed: watch::Sender::new(0),
         }))
     }
@@ -118,30 +117,24 @@ impl Account {
         self.state().kept.clone()
     }
 
-    /// What a request carries; none where there is no token yet.
-    pub(super) async fn bearer(&self) -> Option<HeaderValue> {
-        let kept = self.kept()?;
-        let is_ending = kept.until.is_some_and(|until| clock::wall().0 >= until - RENEW_BEFORE_MS);
-        if is_ending && kept.refresh.is_some() {
-            // Where that goes wrong, the server says what it thinks of the old one.
-            return self.renew(&kept.access).await.or_else(|_| header(&kept.access).ok_or(())).ok();
-        }
-        header(&kept.access)
-    }
-
     /// What a response means for us: `used` is what its request carried.
-    pub(super) async fn heed(&self, response: &Response, used: Option<&HeaderValue>) -> Verdict {
+    pub(super) async fn heed(self: &Arc<Account>, response: &Response, used: Option<&HeaderValue>) -> Verdict {
         let Some(challenge) = self.challenged(response) else { return Verdict::Passed };
         let lacks_scope = challenge.lacks_scope();
         let used = used.and_then(|value| value.to_str().ok()?.strip_prefix("Bearer ")).map(str::to_owned);
         let renewed = match (self.settings.grant, lacks_scope, &used) {
             (Grant::Client, _, _) => self.ask_as_client(used.as_deref(), &challenge).await,
-            (Grant::Person, false, Some(used)) => self.renew(used).await.map_err(|()| self.wants_login(&challenge)),
-            (Grant::Person, _, _) => Err(self.wants_login(&challenge)),
+            (Grant::Person, false, Some(used)) => self.renew(used).await,
+            (Grant::Person, _, _) => Err(NoToken::Person),
         };
-        match renewed {
-            Ok(bearer) => Verdict::Again(bearer),
-            Err(why) => Verdict::Refused(why),
+        match (renewed, self.settings.grant) {
+            (Ok(bearer), _) => Verdict::Again(bearer),
+            (Err(NoToken::Person), _) => Verdict::Refused(self.wants_login(&challenge)),
+            (Err(NoToken::Later(why)), Grant::Client) => Verdict::Refused(why),
+            (Err(NoToken::Later(why)), Grant::Person) => {
+                let way_out = format!("if that lasts: interlock mcp login {}", self.server);
+                Verdict::Refused(format!("its token was not renewed: {why}; {way_out}"))
+            }
         }
     }
 
@@ -177,64 +170,6 @@ impl Account {
         format!("{why}: interlock mcp login {}", self.server)
     }
 
-    /// Another token in place of `used`, by the refresh token; one that somebody else has had meanwhile counts too.
-    async fn renew(&self, used: &str) -> Result<HeaderValue, ()> {
-        let Ok(_one) = self.renewing.acquire().await else { return Err(()) };
-        let kept = self.kept().ok_or(())?;
-        if kept.access != used {
-            return header(&kept.access).ok_or(());
-        }
-        let refresh = kept.refresh.clone().ok_or(())?;
-        let endpoint = Url::parse(&kept.token_endpoint).map_err(drop)?;
-        let form = [
-            ("grant_type", "refresh_token"),
-            ("refresh_token", refresh.as_str()),
-            ("resource", kept.resource.as_str()),
-        ];
-        match fetch::token(&self.client, &endpoint, &kept.client, &form).await {
-            Ok(granted) => self.keep(merged(&kept, granted)).ok_or(()),
-            Err(error) => {
-                tracing::warn!(server = %self.server, %error, "a token was not renewed");
-                if let Trouble::Refused { .. } = error {
-                    // It will never be good again, and sending it again and again looks like an attack.
-                    self.state().kept = None;
-                    if let Err(error) = Kept::remove(&self.settings.file) {
-                        tracing::error!(server = %self.server, %error, "tokens that are no good were not removed");
-                    }
-                }
-                Err(())
-            }
-        }
-    }
-
-    /// A token for the secret alone.
-    async fn ask_as_client(&self, used: Option<&str>, challenge: &Challenge) -> Result<HeaderValue, String> {
-        let Ok(_one) = self.renewing.acquire().await else { return Err("it is being stopped".to_owned()) };
-        let had = self.kept();
-        if let Some(kept) = had.as_ref().filter(|kept| Some(kept.access.as_str()) != used) {
-            return header(&kept.access).ok_or_else(|| "its token fits no header".to_owned());
-        }
-        let secret = self.secret()?;
-        let id = self.settings.client_id.clone().ok_or("oauth names no client-id")?;
-        let (resource, issuer, offered) = self.discover(challenge).await.map_err(|error| error.to_string())?;
-        let client = fetch::known(&id, secret, Method::Basic, &issuer.methods);
-        let had = had.filter(|kept| kept.issuer == issuer.issuer).map(|kept| kept.scopes).unwrap_or_default();
-        let scopes = self.scopes(&had, challenge, offered.as_deref());
-        let joined = scopes.join(" ");
-        let mut form = vec![("grant_type", "client_credentials"), ("resource", resource.as_str())];
-        if !scopes.is_empty() {
-            form.push(("scope", joined.as_str()));
-        }
-        let granted =
-            fetch::token(&self.client, &issuer.token, &client, &form).await.map_err(|error| error.to_string())?;
-        let kept = kept(self.url.as_str(), resource, &issuer, client, granted, scopes);
-        self.keep(kept).ok_or_else(|| "its token fits no header".to_owned())
-    }
-
-    fn secret(&self) -> Result<Option<String>, String> {
-        self.settings.client_secret.as_deref().map(keep::secret).transpose()
-    }
-
     /// What is asked for: what was had and what the refusal names, else what the configuration or the resource says.
     fn scopes(&self, had: &[String], challenge: &Challenge, offered: Option<&[String]>) -> Vec<String> {
         let wanted = match (&challenge.scopes, self.settings.scopes.as_slice(), offered) {
@@ -243,17 +178,6 @@ impl Account {
             (None, [], offered) => offered.unwrap_or_default().to_vec(),
         };
         metadata::together(had, wanted.iter().map(String::as_str))
-    }
-
-    /// Keeps tokens; what a request carries from now on.
-    fn keep(&self, kept: Kept) -> Option<HeaderValue> {
-        if let Err(error) = kept.write(&self.settings.file) {
-            // They are good until we stop; the next life has to ask again.
-            tracing::error!(server = %self.server, file = %self.settings.file.display(), %error, "tokens were not kept");
-        }
-        let bearer = header(&kept.access);
-        self.state().kept = Some(kept);
-        bearer
     }
 
     /// Who gives tokens for this server, what they have to be for, and what they may cover.
@@ -298,24 +222,6 @@ impl Account {
             }
         }
         Ok(None)
-    }
-}
-
-fn header(token: &str) -> Option<HeaderValue> {
-    let mut value = HeaderValue::from_str(&format!("Bearer {token}")).ok()?;
-    value.set_sensitive(true);
-    Some(value)
-}
-
-fn merged(old: &Kept, granted: Granted) -> Kept {
-    let Granted { access, refresh, until, scopes } = granted;
-    Kept {
-        access,
-        // A server that gives no new one lets the old one live.
-        refresh: refresh.or_else(|| old.refresh.clone()),
-        until,
-        scopes: scopes.unwrap_or_else(|| old.scopes.clone()),
-        ..old.clone()
     }
 }
 

@@ -4,7 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
@@ -27,6 +28,8 @@ pub(super) enum Manners {
     NoRegistration,
     /// It says that it always names itself, and does not.
     Nameless,
+    /// The guarded server knows the modern era only, and says so before it asks who it is.
+    Modern,
 }
 
 /// A code that was given, and what has to come with it.
@@ -52,6 +55,16 @@ struct State {
     /// Scopes that were asked for, in their order.
     asked: Vec<String>,
     calls: Vec<String>,
+    /// The methods of all messages that came to the guarded server, let in or not.
+    came: Vec<String>,
+    /// What it answers to whoever asks for tokens, in place of doing it: a status and a body.
+    stumbles: Option<(&'static str, &'static str)>,
+    /// How often it was asked for tokens.
+    tries: usize,
+    /// What the guarded server answers to a call, in place of a result: a status without a body.
+    refuses: Option<&'static str>,
+    /// Tokens are given, and the answers that bring them are kept back.
+    is_holding: bool,
 }
 
 /// Both servers.
@@ -60,6 +73,7 @@ pub(super) struct Authority {
     pub(super) address: String,
     manners: Manners,
     state: Arc<Mutex<State>>,
+    released: Arc<Condvar>,
 }
 
 /// The client that is known without registration.
@@ -69,6 +83,8 @@ struct Request {
     method: String,
     target: Url,
     authorization: Option<String>,
+    /// It says that it is of the modern era.
+    is_modern: bool,
     body: String,
 }
 
@@ -76,7 +92,7 @@ impl Authority {
     pub(super) fn start(manners: Manners) -> Authority {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = format!("http://{}", listener.local_addr().unwrap());
-        let authority = Authority { address, manners, state: Arc::default() };
+        let authority = Authority { address, manners, state: Arc::default(), released: Arc::default() };
         let serving = authority.clone();
         std::thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
@@ -106,6 +122,40 @@ impl Authority {
 
     pub(super) fn calls(&self) -> Vec<String> {
         self.state().calls.clone()
+    }
+
+    pub(super) fn came(&self, method: &str) -> bool {
+        self.state().came.iter().any(|came| came == method)
+    }
+
+    pub(super) fn tries(&self) -> usize {
+        self.state().tries
+    }
+
+    /// From now on whoever asks for tokens is answered that.
+    pub(super) fn stumble(&self, status: &'static str, body: &'static str) {
+        self.state().stumbles = Some((status, body));
+    }
+
+    /// From now on the guarded server answers calls with that status.
+    pub(super) fn refuse(&self, status: &'static str) {
+        self.state().refuses = Some(status);
+    }
+
+    /// It works again.
+    pub(super) fn recover(&self) {
+        self.state().stumbles = None;
+    }
+
+    /// Answers that bring tokens are kept back, until they are released.
+    pub(super) fn hold(&self, is_holding: bool) {
+        self.state().is_holding = is_holding;
+        self.released.notify_all();
+    }
+
+    /// The refresh tokens that are good.
+    pub(super) fn good(&self) -> Vec<String> {
+        self.state().refresh.values().map(|(token, _)| token.clone()).collect()
     }
 
     /// Everything that it gave out.
@@ -144,20 +194,21 @@ impl Authority {
         let mut words = line.split(' ');
         let (method, target) = (words.next()?.to_owned(), words.next()?.to_owned());
         let target = Url::parse(&format!("{}{target}", self.address)).ok()?;
-        let (mut length, mut authorization) = (0, None);
+        let (mut length, mut authorization, mut is_modern) = (0, None, false);
         loop {
             let mut header = String::new();
             reader.read_line(&mut header).ok()?;
             let Some((name, value)) = header.trim_end().split_once(':') else { break };
             match name.to_ascii_lowercase().as_str() {
                 "content-length" => length = value.trim().parse().ok()?,
+                "mcp-protocol-version" => is_modern = value.trim() == "2026-07-28",
                 "authorization" => authorization = Some(value.trim().to_owned()),
                 _ => {}
             }
         }
         let mut body = vec![0; length];
         reader.read_exact(&mut body).ok()?;
-        Some(Request { method, target, authorization, body: String::from_utf8(body).ok()? })
+        Some(Request { method, target, authorization, is_modern, body: String::from_utf8(body).ok()? })
     }
 
     fn answer(&self, request: &Request) -> (&'static str, String, String) {
@@ -186,8 +237,9 @@ impl Authority {
                 json("201 Created", json!({"client_id": id, "token_endpoint_auth_method": "none"}))
             }
             ("GET", "/authorize") => self.authorize(&request.target),
-            ("POST", "/token") => match self.token(request) {
-                Ok(token) => json("200 OK", token),
+            ("POST", "/token") => match self.asked_for_token(request) {
+                Ok(Ok(token)) => json("200 OK", token),
+                Ok(Err((status, body))) => (status, "Content-Type: application/json\r\n".to_owned(), body.to_owned()),
                 Err(error) => {
                     self.state().wrong.push(error.to_owned());
                     json("400 Bad Request", json!({"error": error, "error_description": "as the test wants it"}))
@@ -211,7 +263,7 @@ impl Authority {
         match self.manners {
             Manners::NoChallenge => metadata["code_challenge_methods_supported"] = json!(["plain"]),
             Manners::NoRegistration => drop(metadata.as_object_mut().unwrap().remove("registration_endpoint")),
-            Manners::Right | Manners::OtherResource | Manners::OtherIssuer | Manners::Nameless => {}
+            Manners::Right | Manners::OtherResource | Manners::OtherIssuer | Manners::Nameless | Manners::Modern => {}
         }
         metadata
     }
@@ -244,6 +296,21 @@ impl Authority {
             back.query_pairs_mut().append_pair("iss", &format!("{}/tenant", self.address));
         }
         ("302 Found", format!("Location: {back}\r\n"), String::new())
+    }
+
+    fn asked_for_token(&self, request: &Request) -> Result<Result<Value, (&'static str, &'static str)>, &'static str> {
+        let stumbles = {
+            let mut state = self.state();
+            state.tries += 1;
+            state.stumbles
+        };
+        if let Some(stumbles) = stumbles {
+            return Ok(Err(stumbles));
+        }
+        let given = self.token(request)?;
+        let wait = self.released.wait_timeout_while(self.state(), Duration::from_secs(30), |state| state.is_holding);
+        drop(wait.unwrap());
+        Ok(Ok(given))
     }
 
     fn token(&self, request: &Request) -> Result<Value, &'static str> {
@@ -301,9 +368,15 @@ impl Authority {
             |status, more: &str| (status, format!("WWW-Authenticate: Bearer {more}, {metadata}\r\n"), String::new());
         let token = request.authorization.as_deref().and_then(|value| value.strip_prefix("Bearer "));
         let mut state = self.state();
+        let message: Value = serde_json::from_str(&request.body).unwrap();
+        state.came.push(message["method"].as_str().unwrap_or_default().to_owned());
+        if self.manners == Manners::Modern && !request.is_modern {
+            let error = json!({"code": -32020, "message": "Missing MCP-Protocol-Version header"});
+            let body = json!({"jsonrpc": "2.0", "id": message["id"], "error": error});
+            return ("400 Bad Request", "Content-Type: application/json\r\n".to_owned(), body.to_string());
+        }
         let covered = token.and_then(|token| state.tokens.get(token)).cloned();
         let Some(covered) = covered else { return refused("401 Unauthorized", "scope=\"read\"") };
-        let message: Value = serde_json::from_str(&request.body).unwrap();
         let tool = message["params"]["name"].as_str().unwrap_or_default().to_owned();
         if tool == "admin" && !covered.split(' ').any(|scope| scope == "write") {
             return refused("403 Forbidden", "error=\"insufficient_scope\", scope=\"write\"");
@@ -312,10 +385,16 @@ impl Authority {
         let result = match message["method"].as_str().unwrap_or_default() {
             "initialize" => json!({"protocolVersion": "2025-11-25", "capabilities": {"tools": {}},
                 "serverInfo": {"name": "guarded", "version": "1"}}),
-            "tools/list" => json!({"tools": [described("admin"), described("echo")]}),
+            "server/discover" if self.manners == Manners::Modern => json!({"resultType": "complete",
+                "supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}},
+                "serverInfo": {"name": "guarded", "version": "1"}}),
+            "tools/list" => json!({"resultType": "complete", "tools": [described("admin"), described("echo")]}),
             "tools/call" => {
                 state.calls.push(tool.clone());
-                json!({"content": [{"type": "text", "text": tool}]})
+                if let Some(status) = state.refuses {
+                    return (status, String::new(), String::new());
+                }
+                json!({"resultType": "complete", "content": [{"type": "text", "text": tool}]})
             }
             _ => json!({}),
         };

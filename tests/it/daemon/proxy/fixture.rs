@@ -76,6 +76,7 @@ fn tools(manners: &str, changed: bool) -> Vec<Value> {
             json!({"name": "list_of", "inputSchema": {"type": "array"}}),
             json!({"name": 7, "inputSchema": {"type": "object"}}),
             json!({"name": "garble", "inputSchema": {"type": "object"}}),
+            tool("repeat", json!({"readOnlyHint": true})),
             json!("a tool"),
         ]);
     }
@@ -142,7 +143,11 @@ impl Fixture {
                 "resultType": "complete",
             })),
             "ping" => Ok(json!({})),
-            "tools/list" => Ok(json!({"tools": self.tools()})),
+            "tools/list" => match std::fs::read_to_string(self.directory.join("listed")) {
+                // What a test wants to be the whole result.
+                Ok(listed) => Ok(serde_json::from_str(&listed).unwrap()),
+                Err(_) => Ok(json!({"tools": self.tools()})),
+            },
             "prompts/list" => Ok(json!({"prompts": [{"name": "hello", "description": "greets"}]})),
             "prompts/get" => Ok(json!({"messages": [{"role": "user", "content": {"type": "text",
                 "text": format!("hello from {}", params["name"])}}]})),
@@ -250,6 +255,8 @@ impl Fixture {
                 Err((-32603, "too late".to_owned()))
             }
             "mended" => text("mended"),
+            // Whatever the caller likes, as its result.
+            "repeat" => Ok(args["result"].clone()),
             "fail" => Ok(json!({"content": [{"type": "text", "text": "no such file"}], "isError": true, "x": 1})),
             "error" => Err((-32042, "theirs".to_owned())),
             "lie" => Ok(json!({"content": [], "structuredContent": {"n": "seven"}})),

@@ -6,6 +6,7 @@ mod cases;
 mod census;
 mod drive;
 mod fixture;
+mod lies;
 mod lives;
 mod oauth;
 mod others;

@@ -8,8 +8,12 @@ use super::authority::{Authority, KNOWN, Manners, browse, get};
 use super::*;
 
 fn guarded(home: Home, authority: &Authority, oauth: &str) -> Daemon {
+    guarded_in("legacy", home, authority, oauth)
+}
+
+fn guarded_in(era: &str, home: Home, authority: &Authority, oauth: &str) -> Daemon {
     let url = authority.resource();
-    let server = format!("[[mcp.server]]\nname = \"far\"\nurl = \"{url}\"\nera = \"legacy\"\noauth = {oauth}\n");
+    let server = format!("[[mcp.server]]\nname = \"far\"\nurl = \"{url}\"\nera = \"{era}\"\noauth = {oauth}\n");
     daemon(home, "allow = [\"mcp__far\"]", &server, &[])
 }
 
@@ -97,6 +101,145 @@ fn a_person_logs_in_once_and_the_tokens_renew_themselves() {
     assert_eq!(code(&refused), "not_authorized", "{refused}");
     assert!(!file.exists(), "tokens that are no good are not kept");
     assert_eq!(authority.wrong(), ["invalid_grant"]);
+}
+
+/// A daemon that a person has logged in at.
+pub(super) fn logged_in(authority: &Authority) -> Daemon {
+    let daemon = guarded(Home::new(), authority, "{}");
+    stands(&daemon, "far", "down");
+    let (child, lines, url) = login(&daemon);
+    assert_eq!(get(&browse(&url)).0, 200);
+    ends_well(child, lines);
+    stands(&daemon, "far", "up");
+    daemon
+}
+
+#[test]
+fn a_server_of_one_era_says_in_that_one_what_it_wants() {
+    let authority = Authority::start(Manners::Modern);
+    let daemon = guarded_in("auto", Home::new(), &authority, "{}");
+    let row = stands(&daemon, "far", "down");
+    assert!(row["why"].as_str().unwrap().contains("interlock mcp login far"), "{row}");
+    let (child, lines, url) = login(&daemon);
+    assert_eq!(get(&browse(&url)).0, 200);
+    ends_well(child, lines);
+    let row = stands(&daemon, "far", "up");
+    assert_eq!(row["eras"], json!(["2026-07-28"]), "{row}");
+    assert_eq!(text(&call(&daemon, "echo")), "echo");
+    assert!(!authority.came("notifications/cancelled"), "a hello is not taken back, and what was refused neither");
+    assert_eq!(authority.wrong(), Vec::<String>::new());
+}
+
+#[test]
+fn only_the_end_of_a_grant_ends_a_login() {
+    let authority = Authority::start(Manners::Right);
+    let mut daemon = logged_in(&authority);
+    let tokens = |daemon: &Daemon| std::fs::read_to_string(daemon.path("state/keys/mcp/far.json")).unwrap();
+    for (status, body, fact) in [
+        ("503 Service Unavailable", "{\"error\": \"invalid_grant\"}", "503"),
+        ("429 Too Many Requests", "", "429"),
+        ("401 Unauthorized", "{\"error\": \"invalid_client\"}", "invalid_client"),
+        ("200 OK", "<html>a captive portal</html>", "200"),
+    ] {
+        let kept = tokens(&daemon);
+        authority.expire();
+        authority.stumble(status, body);
+        let before = authority.tries();
+        for _ in 0..3 {
+            let refused = call(&daemon, "echo");
+            assert_eq!(code(&refused), "not_authorized", "{refused}");
+            let told = text(&refused);
+            assert!(told.contains("was not renewed") && told.contains(fact), "{status}: {refused}");
+        }
+        assert_eq!(authority.tries(), before + 1, "{status}: each call asks again");
+        assert_eq!(tokens(&daemon), kept, "{status}");
+        // Another life asks at once.
+        authority.recover();
+        let home = daemon.kill();
+        let path = home.path("interlock.toml");
+        daemon = home.start(Some(&path));
+        stands(&daemon, "far", "up");
+        assert_eq!(text(&call(&daemon, "echo")), "echo", "{status}");
+        assert_ne!(tokens(&daemon), kept, "{status}");
+    }
+    authority.revoke();
+    assert!(text(&call(&daemon, "echo")).contains("interlock mcp login far"));
+    assert!(!daemon.path("state/keys/mcp/far.json").exists());
+}
+
+#[test]
+fn a_cancelled_call_loses_no_token() {
+    let authority = Authority::start(Manners::Right);
+    let daemon = logged_in(&authority);
+    authority.expire();
+    authority.hold(true);
+    let mut client = Client::legacy(&daemon, json!({}));
+    let before = authority.good();
+    let id = client.ask("tools/call", json!({"name": "far__echo", "arguments": {}}));
+    daemon.eventually("a rotated token", || (authority.good() != before).then_some(()));
+    client.send(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id}}));
+    daemon.eventually("the call is taken back", || authority.came("notifications/cancelled").then_some(()));
+    authority.hold(false);
+    let [good] = authority.good().try_into().unwrap();
+    daemon.eventually("the new token on the disk", || {
+        std::fs::read_to_string(daemon.path("state/keys/mcp/far.json")).unwrap().contains(&good).then_some(())
+    });
+    assert_eq!(text(&call(&daemon, "echo")), "echo");
+    assert_eq!(authority.wrong(), Vec::<String>::new());
+}
+
+#[test]
+fn a_token_that_is_still_good_is_used_while_the_next_one_is_fetched() {
+    let authority = Authority::start(Manners::Right);
+    let home = logged_in(&authority).kill();
+    let file = home.path("state/keys/mcp/far.json");
+    let mut kept: Value = serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
+    let soon = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_millis() + 25_000;
+    kept["until_ms"] = u64::try_from(soon).unwrap().into();
+    std::fs::write(&file, kept.to_string()).unwrap();
+    authority.hold(true);
+    let path = home.path("interlock.toml");
+    let daemon = home.start(Some(&path));
+    // Nobody waits for the authorization server, which does not answer.
+    stands(&daemon, "far", "up");
+    assert_eq!(text(&call(&daemon, "echo")), "echo");
+    assert_eq!(authority.tries(), 2, "the login and one renewal");
+    authority.hold(false);
+    let [good] = authority.good().try_into().unwrap();
+    daemon.eventually("the new token on the disk", || {
+        std::fs::read_to_string(&file).unwrap().contains(&good).then_some(())
+    });
+    assert_eq!(text(&call(&daemon, "echo")), "echo");
+    assert_eq!(authority.tries(), 2);
+    assert_eq!(authority.wrong(), Vec::<String>::new());
+}
+
+#[test]
+fn whoever_else_comes_costs_a_login_nothing() {
+    let authority = Authority::start(Manners::Right);
+    let daemon = guarded(Home::new(), &authority, "{}");
+    stands(&daemon, "far", "down");
+    let (mut child, lines, url) = login(&daemon);
+    let back = browse(&url);
+    let at = back.split("/callback").next().unwrap().to_owned();
+    // Connections that are opened and say nothing, as browsers make them, and one that dribbles.
+    let address = at.strip_prefix("http://").unwrap();
+    let mut silent: Vec<_> = (0..4).map(|_| std::net::TcpStream::connect(address).unwrap()).collect();
+    silent[0].write_all(b"GET /callback?st").unwrap();
+    for (target, status) in [
+        ("/favicon.ico", 404),
+        ("/callback", 404),
+        ("/callback?code=x&state=guessed", 400),
+        ("/callback?error=access_denied", 400),
+        ("/callback?state=a&state=b", 400),
+    ] {
+        assert_eq!(get(&format!("{at}{target}")).0, status, "{target}");
+    }
+    writeln!(child.stdin.as_mut().unwrap(), "\nhttp://127.0.0.1/callback?code=x&state=other\nnonsense").unwrap();
+    assert_eq!(get(&back).0, 200);
+    ends_well(child, lines);
+    stands(&daemon, "far", "up");
+    assert_eq!(authority.wrong(), Vec::<String>::new(), "no code of a stranger went out");
 }
 
 #[test]

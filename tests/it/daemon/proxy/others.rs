@@ -84,6 +84,25 @@ fn five_servers_of_others_are_served_at_once() {
     assert_eq!(counted["servers"].as_u64().unwrap(), names.len() as u64, "{counted}");
     assert!(counted["tools"].as_u64().unwrap() > 25 && counted["contracts"] == 0, "{counted}");
     assert!(counted["percent"]["any_hint"].as_f64().unwrap() > 0.0, "{counted}");
+    // One that is killed harms no other, and comes back with what it had written.
+    let killed = pid(&stands(&daemon, "memory", "up"));
+    kill(killed);
+    check(&mut client, "everything__echo", json!({"message": "still here"}), "still here");
+    check(&mut client, "filesystem__read_text_file", json!({"path": files.join("note.txt")}), "读数 42");
+    check(&mut client, "time__get_current_time", json!({"timezone": "Asia/Shanghai"}), "+08:00");
+    if has_git {
+        check(&mut client, "git__git_status", json!({"repo_path": repository}), "");
+    }
+    daemon.eventually("the killed one is back", || {
+        let rows = daemon.list("mcp.list");
+        let is_back = |row: &&Value| row["server"] == "memory" && row["state"] == "up" && pid(row) != killed;
+        rows.iter().find(is_back).map(drop)
+    });
+    for row in daemon.list("mcp.list") {
+        let restarts = u64::from(row["server"] == "memory");
+        assert_eq!((&row["state"], &row["restarts"]), (&json!("up"), &json!(restarts)), "{row}");
+    }
+    check(&mut client, "memory__search_nodes", json!({"query": "二号泵"}), "runs");
     // What one of them refuses stays its own word.
     let refused = client.call("filesystem__read_text_file", json!({"path": "/etc/shadow"}));
     assert_eq!(refused["isError"], true, "{refused}");
