@@ -388,8 +388,8 @@ async fn serve(made: Made) -> Result<(), BootError> {
     let librarian = later.librarian.clone();
     let (learner, learner_inbox) = Learner::new(keeper.clone());
     let basis = commands.basis(Arc::clone(&devices));
-    let (listener, ears) =
-        Listener::new(basis.ears(&learned.0, learned.1), mediator.clone(), writer.clone(), learner.clone(), later);
+    let ears = basis.ears(&learned.0, learned.1).map_err(|error| BootError::Other(error.into()))?;
+    let (listener, ears) = Listener::new(ears, mediator.clone(), writer.clone(), learner.clone(), later);
     let listener_running = tokio::spawn(ears.run());
     let learner_owner =
         learner::Owner::new(learner_inbox, basis, learned, keeper.clone(), writer.clone(), listener.clone(), told);
@@ -492,6 +492,7 @@ async fn serve(made: Made) -> Result<(), BootError> {
         state = %places.state.display(),
         "ready"
     );
+    machine::give_memory_back();
     let mut signals = carry_signals(signals)?;
     let mut aside = numbers.question.0 + 16;
     let mut ended = Ok(());

@@ -3,6 +3,7 @@
 //! The sentences are of all kinds: templates word by word, misheard ones, other wording, and ordinary speech that
 //! means nothing. The scaled commands are made of trade words; they measure size, and mean nothing.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use interlock_domain::command::cascade::{Stages, Walk};
@@ -213,7 +214,7 @@ fn scale(set: &mut Commands, count: usize) {
         let (verb, before, risk) = KINDS[kind];
         let tail = if risk == Risk::Read { "状态" } else { "" };
         let Ok(pattern) = Template::parse(&format!("{before}{name}{tail}")) else { continue };
-        set.list.push(Definition {
+        set.list.push(Arc::new(Definition {
             id: format!("scaled_{number}_{verb}"),
             text: format!("{}{name}{tail}", SAID[kind]),
             aliases: Vec::new(),
@@ -224,7 +225,7 @@ fn scale(set: &mut Commands, count: usize) {
             risk,
             protective: false,
             bind: Vec::new(),
-        });
+        }));
     }
 }
 

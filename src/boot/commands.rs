@@ -6,21 +6,16 @@ use std::time::Duration;
 
 use interlock_domain::command::conflict::{self, Conflict};
 use interlock_domain::command::definition::Commands;
-use interlock_domain::command::lexicon::Lexicon;
-use interlock_domain::command::sound::Confusions;
 use interlock_domain::command::understanding::Understanding;
 use interlock_domain::device::table::Devices;
-use interlock_domain::learn::gate::{Example, Policy};
+use interlock_domain::learn::gate::Policy;
 
 use crate::config::{self, Config, ConfigError, commands, lexicon, regression};
-use crate::engine::learner::Basis;
+use crate::engine::learner::{Basis, Vocabulary};
 
-/// Commands with what they are understood by.
+/// Commands, and how they are learned and talked about.
 pub struct CommandSet {
     commands: Commands,
-    lexicon: Lexicon,
-    confusions: Confusions,
-    replay: Vec<Example>,
     policy: Policy,
     dialogue: Duration,
 }
@@ -34,8 +29,16 @@ pub fn load(config: &Config) -> Result<CommandSet, ConfigError> {
     if config.command_files.is_empty() {
         all = commands::read(Path::new(commands::EMBEDDED_NAME), commands::EMBEDDED)?;
     }
-    for file in config.command_files.iter().chain(&config.extensions.command_files) {
+    // What a file says of all sentences holds only where every file of the operator says so, and no plugin says it.
+    let mut all_first = !config.command_files.is_empty();
+    for (at, file) in config.command_files.iter().chain(&config.extensions.command_files).enumerate() {
         let more = commands::read(file, &config::read(file)?)?;
+        let is_plugin = at >= config.command_files.len();
+        if is_plugin && !more.skip_words.is_empty() {
+            return Err(ConfigError::of_file(file, "a plugin cannot say which words are passed over")
+                .hint("skip_words would hold for the commands of every file; give them in a file of [commands]"));
+        }
+        all_first &= more.first_wins;
         for command in &more.list {
             if all.list.iter().any(|known| known.id == command.id) {
                 return Err(ConfigError::of_file(file, format!("the command {:?} is in another file too", command.id))
@@ -43,18 +46,22 @@ pub fn load(config: &Config) -> Result<CommandSet, ConfigError> {
             }
         }
         all.zones.extend(more.zones.into_iter().filter(|zone| !all.zones.contains(zone)).collect::<Vec<_>>());
+        all.skip_words.extend(more.skip_words);
         all.list.extend(more.list);
     }
-    let words = lexicon::read(Path::new(lexicon::EMBEDDED_NAME), lexicon::EMBEDDED)?;
-    let costs = lexicon::read_confusions(Path::new(lexicon::EMBEDDED_CONFUSIONS_NAME), lexicon::EMBEDDED_CONFUSIONS)?;
-    let replay = regression::read(Path::new(regression::EMBEDDED_NAME), regression::EMBEDDED)?;
-    Ok(CommandSet {
-        commands: all,
-        lexicon: words,
-        confusions: costs,
-        replay,
-        policy: config.learning,
-        dialogue: config.dialogue_patience,
+    all.first_wins = all_first;
+    Ok(CommandSet { commands: all, policy: config.learning, dialogue: config.dialogue_patience })
+}
+
+/// The shipped words, which are in the binary.
+fn vocabulary() -> Result<Vocabulary, ConfigError> {
+    Ok(Vocabulary {
+        lexicon: lexicon::read(Path::new(lexicon::EMBEDDED_NAME), lexicon::EMBEDDED)?,
+        confusions: lexicon::read_confusions(
+            Path::new(lexicon::EMBEDDED_CONFUSIONS_NAME),
+            lexicon::EMBEDDED_CONFUSIONS,
+        )?,
+        replay: regression::read(Path::new(regression::EMBEDDED_NAME), regression::EMBEDDED)?,
     })
 }
 
@@ -103,7 +110,8 @@ pub fn clashes(config: &Config, set: &CommandSet) -> Result<Vec<Clash>, ConfigEr
         let found = texts.iter().map(|(file, text)| (file.clone(), commands::line_of(text, id, phrase)));
         found.max_by_key(|(_, line)| *line).unwrap_or_default()
     };
-    let understanding = Understanding::compile(set.commands.clone(), &set.lexicon, &set.confusions);
+    let Vocabulary { lexicon, confusions, .. } = vocabulary()?;
+    let understanding = Understanding::compile(set.commands.clone(), &lexicon, &confusions);
     let found = conflict::conflicts(&understanding).into_iter().map(|conflict| Clash {
         at: place(&conflict.command, &conflict.phrase),
         other_at: place(&conflict.other, &conflict.other_phrase),
@@ -134,7 +142,8 @@ impl CommandSet {
     /// What learning stands on, with the devices that the commands may name.
     #[must_use]
     pub fn basis(self, devices: Arc<Devices>) -> Basis {
-        let CommandSet { commands, lexicon, confusions, replay, policy, dialogue } = self;
-        Basis { commands, lexicon, confusions, devices, policy, dialogue, replay }
+        let CommandSet { commands, policy, dialogue } = self;
+        let vocabulary = || vocabulary().map_err(|error| error.to_string());
+        Basis { commands, vocabulary, devices, policy, dialogue }
     }
 }

@@ -29,8 +29,7 @@ pub(super) fn commands(verb: &CommandsVerb, out: &Out) -> Result<(), CliError> {
 
 fn set(commands: Option<&Path>, state: Option<&Path>) -> Result<Understanding, CliError> {
     let (set, words, costs) = match_verb::parts(commands).map_err(failed)?;
-    let mut learned = match_verb::learned(state).map_err(failed)?;
-    learned.commands.retain(|new| !set.list.iter().any(|known| known.id == new.id));
+    let learned = match_verb::learned(state).map_err(failed)?.beside(&set);
     Ok(Understanding::compile_learned(set, &words, &costs, &learned))
 }
 

@@ -135,8 +135,7 @@ pub fn parts(path: Option<&Path>) -> Result<(Commands, Lexicon, Confusions), Mat
 pub fn run(args: &MatchArgs, input: &mut dyn BufRead, output: &mut dyn Write) -> Result<u8, MatchError> {
     let stages = stages(args.stages.as_deref())?;
     let (set, words, costs) = parts(args.commands.as_deref())?;
-    let mut learned = learned(args.state.as_deref())?;
-    learned.commands.retain(|new| !set.list.iter().any(|known| known.id == new.id));
+    let learned = learned(args.state.as_deref())?.beside(&set);
     let understanding = Understanding::compile_learned(set, &words, &costs, &learned);
     let replay = regression::read(Path::new(regression::EMBEDDED_NAME), regression::EMBEDDED)?;
     let course = Course::of(&learned, &replay);

@@ -5,9 +5,11 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 
 use interlock_domain::command::bind;
 use interlock_domain::command::definition::{Commands, Definition, Listed, Slot, SlotKind};
+use interlock_domain::command::hazard;
 use interlock_domain::command::template::Template;
 use interlock_domain::risk::Risk;
 use serde_json::Value;
@@ -22,6 +24,9 @@ pub const EMBEDDED: &str = include_str!("../../models/commands/commands.toml");
 /// Its name in messages.
 pub const EMBEDDED_NAME: &str = "models/commands/commands.toml";
 
+/// Words that a set may pass over: each is looked for at every place of a sentence that came to nothing.
+pub(super) const SKIP_WORDS_MAX: usize = 256;
+
 /// Commands in one set: an index of them is 16 bits wide.
 const COMMANDS_MAX: usize = 60_000;
 
@@ -35,7 +40,7 @@ pub fn read(file: &Path, text: &str) -> Result<Commands, ConfigError> {
     let root = DeTable::parse(text).map_err(|error| ConfigError::from_toml(file, text, &error))?;
     let reader = Reader { file, text };
     let root = root.get_ref();
-    reader.known(root, &["version", "language", "zones", "ties", "command"])?;
+    reader.known(root, &["version", "language", "zones", "skip_words", "ties", "command"])?;
     if let Some(version) = root.get("version")
         && version.get_ref().as_integer().map(|n| n.as_str()) != Some("1")
     {
@@ -53,7 +58,11 @@ pub fn read(file: &Path, text: &str) -> Result<Commands, ConfigError> {
             _ => return Err(reader.at(node, "ties is \"ask\" or \"first\"")),
         },
     };
-    let mut commands = Commands { zones, first_wins, list: Vec::new() };
+    let skip_words = match root.get("skip_words") {
+        Some(words) => reader.skip_words(words)?,
+        None => Vec::new(),
+    };
+    let mut commands = Commands { zones, skip_words, first_wins, list: Vec::new() };
     let Some(list) = root.get("command") else {
         return Err(ConfigError::of_file(file, "no [[command]]").hint("a command set has at least one command"));
     };
@@ -79,7 +88,7 @@ pub fn read(file: &Path, text: &str) -> Result<Commands, ConfigError> {
                 _ => {}
             }
         }
-        commands.list.push(definition);
+        commands.list.push(Arc::new(definition));
     }
     Ok(commands)
 }
@@ -158,6 +167,24 @@ impl<'a> Reader<'a> {
 
     fn strings(&self, node: &Node<'a>) -> Result<Vec<String>, ConfigError> {
         self.array(node)?.map(|one| self.string(one).map(str::to_owned)).collect()
+    }
+
+    fn skip_words(&self, node: &Node<'a>) -> Result<Vec<String>, ConfigError> {
+        let all: Vec<&Node<'a>> = self.array(node)?.collect();
+        if all.len() > SKIP_WORDS_MAX {
+            return Err(self.at(node, format!("more than {SKIP_WORDS_MAX} words to skip")));
+        }
+        all.into_iter()
+            .map(|word| {
+                let text = self.string(word)?;
+                match hazard::of_word(text) {
+                    None => Ok(text.to_owned()),
+                    Some(kind) => Err(self
+                        .at(word, format!("{text:?} is a {kind} and cannot be skipped"))
+                        .hint("without it the sentence would mean something else")),
+                }
+            })
+            .collect()
     }
 
     fn command<'n>(&self, node: &'n Node<'a>) -> Result<(Definition, Spans<'n>), ConfigError>

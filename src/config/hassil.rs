@@ -3,15 +3,19 @@
 //! An intent becomes one command of the same name; its sentences become templates, rules written out. A list that the
 //! files give becomes a slot with values; `area` and `name` come from the caller, and without values a slot takes any
 //! text. What the files ask of the context (`requires_context`) is not known here: such a sentence counts only where no
-//! other fits, because 打开 unlocks a lock and turns a lamp on.
+//! other fits, because 打开 unlocks a lock and turns a lamp on. What else has no meaning here is left out and told of,
+//! with the place where it first stands; what would change a value (`multiplier`) is refused.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use interlock_domain::command::definition::{Commands, Definition, Listed, Slot, SlotKind};
+use interlock_domain::command::hazard;
 use interlock_domain::command::template::{TEMPLATE_LEN_MAX, Template};
 use interlock_domain::risk::Risk;
 
+use super::commands::SKIP_WORDS_MAX;
 use super::yaml::{self, Node};
 use super::{ConfigError, hassil_syntax as syntax};
 use syntax::{Part, Sentence};
@@ -48,10 +52,14 @@ pub struct Source {
 /// The first mistake, with file and line.
 pub fn import(sources: &[Source], lists: &BTreeMap<String, Vec<String>>) -> Result<Imported, ConfigError> {
     let mut house = House::default();
+    let mut left = Left::default();
+    let mut imported = Imported::default();
     let mut trees = Vec::new();
     for source in sources {
         let tree = yaml::read(&source.path, &source.text)?;
-        house.learn(&source.path, &tree)?;
+        house.learn(&source.path, &tree, &mut left)?;
+        left.keys(&source.path, &tree, OF_FILE);
+        left.skip_words(&source.path, &tree, &mut imported.commands.skip_words);
         trees.push((&source.path, tree));
     }
     for (name, values) in lists {
@@ -60,7 +68,6 @@ pub fn import(sources: &[Source], lists: &BTreeMap<String, Vec<String>>) -> Resu
     }
     // In the order of the files: of two intents that fit, Home Assistant takes the first.
     let mut drafts: Vec<(String, Draft)> = Vec::new();
-    let mut imported = Imported::default();
     imported.commands.first_wins = true;
     for (path, tree) in &trees {
         let Some(intents) = tree.get("intents") else { continue };
@@ -72,28 +79,22 @@ pub fn import(sources: &[Source], lists: &BTreeMap<String, Vec<String>>) -> Resu
             let draft = &mut drafts[at].1;
             for block in body.get("data").map(Node::list).unwrap_or_default() {
                 let mut local = house.clone();
-                local.learn(path, block)?;
+                local.learn(path, block, &mut left)?;
+                left.keys(path, block, OF_BLOCK);
                 for sentence in block.get("sentences").map(Node::list).unwrap_or_default() {
                     draft.sentence(path, sentence, &local, block.get("requires_context").is_some())?;
                 }
-                draft.contexts += usize::from(block.get("requires_context").is_some());
             }
         }
     }
-    let contexts: usize = drafts.iter().map(|(_, draft)| draft.contexts).sum();
-    if contexts > 0 {
-        imported.remarks.push(format!(
-            "{contexts} blocks of sentences ask for a context (requires_context), which is not known here: they count only \
-             where no other sentence fits"
-        ));
-    }
+    imported.remarks = left.remarks();
     let mut taken: Vec<String> = Vec::new();
     for (intent, draft) in drafts {
         if draft.templates.is_empty() && draft.fallback.is_empty() {
             imported.remarks.push(format!("{intent} has no sentences and was left out"));
             continue;
         }
-        imported.commands.list.push(draft.command(intent, &mut taken));
+        imported.commands.list.push(Arc::new(draft.command(intent, &mut taken)));
     }
     Ok(imported)
 }
@@ -106,6 +107,102 @@ enum List {
     Any,
 }
 
+/// A key, and what is told when it is left out; none when it is read.
+type Key = (&'static str, Option<&'static str>);
+
+const OF_FILE: &[Key] = &[
+    ("language", None),
+    ("intents", None),
+    ("lists", None),
+    ("expansion_rules", None),
+    ("skip_words", None),
+    ("settings", Some("spaces never count here, and every sentence is compiled")),
+    ("responses", Some("what is answered, the daemon says itself")),
+];
+
+const OF_BLOCK: &[Key] = &[
+    ("sentences", None),
+    ("lists", None),
+    ("expansion_rules", None),
+    ("requires_context", Some("the context is not known here: such sentences count only where no other fits")),
+    ("excludes_context", Some("the context is not known here: such sentences count everywhere")),
+    ("slots", Some("a value that is not said is not a slot here; the binding of the command gives it")),
+    ("response", Some("what is answered, the daemon says itself")),
+    ("required_keywords", Some("such sentences count without the keyword")),
+    ("settings", Some("spaces never count here, and every sentence is compiled")),
+    ("metadata", Some("nothing here reads it")),
+    ("inferred_domain", Some("a command says what it acts on by its binding")),
+    ("name_domains", Some("a name stands for one thing, whatever it is")),
+];
+
+const OF_RANGE: &[Key] = &[
+    ("type", None),
+    ("from", None),
+    ("to", None),
+    ("multiplier", None),
+    ("step", Some("every number of the range is taken")),
+    ("fractions", Some("every fraction of the range is taken")),
+    ("digits", Some("numbers are taken in digits and in words")),
+    ("words", Some("numbers are taken in digits and in words")),
+    ("words_language", Some("numbers are taken in digits and in Chinese words")),
+];
+
+const OF_VALUE: &[Key] = &[
+    ("in", None),
+    ("out", None),
+    ("context", Some("the context is not known here")),
+    ("metadata", Some("nothing here reads it")),
+];
+
+const OF_WILDCARD: &[Key] = &[("wildcard", None)];
+
+/// What was left out: how often, why, and where first.
+#[derive(Default)]
+struct Left {
+    of: BTreeMap<(String, &'static str), (usize, String)>,
+}
+
+impl Left {
+    fn note(&mut self, what: &str, why: &'static str, path: &Path, line: usize) {
+        let place = || format!("{}:{line}", path.display());
+        self.of.entry((what.to_owned(), why)).or_insert_with(|| (0, place())).0 += 1;
+    }
+
+    /// The keys of a map that are not read.
+    fn keys(&mut self, path: &Path, node: &Node, keys: &[Key]) {
+        for (name, value) in node.pairs() {
+            match keys.iter().find(|(known, _)| known == name) {
+                Some((_, None)) => {}
+                Some((_, Some(why))) => self.note(name, why, path, value.line),
+                None => self.note(name, "this build does not know it", path, value.line),
+            }
+        }
+    }
+
+    /// Words that may stand anywhere; what is a hazard is not passed over.
+    fn skip_words(&mut self, path: &Path, tree: &Node, into: &mut Vec<String>) {
+        for word in tree.get("skip_words").map(Node::list).unwrap_or_default() {
+            let Some(text) = word.text().map(str::trim).filter(|text| !text.is_empty()) else { continue };
+            if into.len() >= SKIP_WORDS_MAX {
+                self.note("skip_words", "there are too many", path, word.line);
+            } else if hazard::of_word(text).is_some() {
+                let what = format!("skip_words: {text}");
+                self.note(&what, "without it a sentence would mean something else", path, word.line);
+            } else if !into.iter().any(|known| known == text) {
+                into.push(text.to_owned());
+            }
+        }
+    }
+
+    fn remarks(&self) -> Vec<String> {
+        let one = |((what, why), (times, place)): (&(String, &str), &(usize, String))| {
+            let often = if *times == 1 { String::new() } else { format!(", {times} times") };
+            format!("{place}: {what} is left out{often}: {why}")
+        };
+        self.of.iter().map(one).collect()
+    }
+}
+
 /// Rules and lists that sentences may name.
 #[derive(Debug, Clone, Default)]
 struct House {
@@ -114,7 +211,7 @@ struct House {
 }
 
 impl House {
-    fn learn(&mut self, path: &Path, tree: &Node) -> Result<(), ConfigError> {
+    fn learn(&mut self, path: &Path, tree: &Node, left: &mut Left) -> Result<(), ConfigError> {
         let at = |node: &Node, message: String| ConfigError {
             line: node.line,
             column: 1,
@@ -129,6 +226,11 @@ impl House {
             let kind = if let Some(range) = list.get("range") {
                 let end = |key: &str| range.get(key).and_then(Node::text).and_then(|text| text.parse().ok());
                 let ends = end("from").zip(end("to"));
+                left.keys(path, range, OF_RANGE);
+                if let Some(factor) = range.get("multiplier").filter(|factor| factor.text() != Some("1")) {
+                    let message = format!("the list {name:?} multiplies what is said, which is not done here");
+                    return Err(at(factor, message).hint("give the range in the unit that the command takes"));
+                }
                 if let Some((from, to)) = ends.filter(|(from, to)| from > to) {
                     return Err(at(range, format!("the range of the list {name:?} goes from {from} to {to}")));
                 }
@@ -139,6 +241,7 @@ impl House {
             } else if let Some(values) = list.get("values") {
                 let mut all = Vec::new();
                 for value in values.list() {
+                    left.keys(path, value, OF_VALUE);
                     let said = value.text().or(value.get("in").and_then(Node::text));
                     let said = said.ok_or_else(|| at(value, format!("a value of the list {name:?} has no text")))?;
                     let read = syntax::parse(said).map_err(|fault| at(value, format!("{said}: {fault}")))?;
@@ -156,6 +259,7 @@ impl House {
                 }
                 List::Values(all)
             } else {
+                left.keys(path, list, OF_WILDCARD);
                 List::Any
             };
             self.lists.insert(name.clone(), kind);
@@ -173,7 +277,6 @@ struct Draft {
     slots: Vec<Slot>,
     /// Which list stands behind a slot.
     lists: Vec<(String, String)>,
-    contexts: usize,
 }
 
 impl Draft {
@@ -396,6 +499,50 @@ expansion_rules:
         let upside = COMMON.replace("from: 0, to: 100", "from: 100, to: 0");
         let error = import(&[source("_common.yaml", &upside)], &BTreeMap::new()).expect_err("refused").to_string();
         assert!(error.ends_with("the range of the list \"brightness\" goes from 100 to 0"), "{error}");
+    }
+
+    #[test]
+    fn words_to_skip_are_kept_unless_they_are_a_hazard_and_what_is_left_out_is_told_with_its_place() {
+        let common =
+            "skip_words: [请, 麻烦你, 不要, 请]\nresponses: {}\nlists:\n  n: {range: {from: 0, to: 10, step: 2}}\n";
+        let intents = "\
+intents:
+  A:
+    data:
+      - sentences: [\"开{n}\"]
+        requires_context: {domain: lock}
+        response: one
+      - sentences: [\"关{n}\"]
+        requires_context: {domain: lock}
+        nonsense: 1
+";
+        let imported =
+            import(&[source("_common.yaml", common), source("x.yaml", intents)], &BTreeMap::new()).expect("imports");
+        assert_eq!(imported.commands.skip_words, ["请", "麻烦你"]);
+        assert_eq!(imported.commands.list[0].fallback.len(), 2);
+        assert_eq!(
+            imported.remarks,
+            [
+                "x.yaml:9: nonsense is left out: this build does not know it",
+                "x.yaml:5: requires_context is left out, 2 times: the context is not known here: such sentences count \
+                 only where no other fits",
+                "x.yaml:6: response is left out: what is answered, the daemon says itself",
+                "_common.yaml:2: responses is left out: what is answered, the daemon says itself",
+                "_common.yaml:1: skip_words: 不要 is left out: without it a sentence would mean something else",
+                "_common.yaml:4: step is left out: every number of the range is taken",
+            ]
+        );
+    }
+
+    #[test]
+    fn what_would_change_a_value_is_refused() {
+        let check = |range: &str, expected: Option<&str>| {
+            let text = format!("lists:\n  n: {{range: {{from: 0, to: 10, multiplier: {range}}}}}\n");
+            let error = import(&[source("x.yaml", &text)], &BTreeMap::new()).err().map(|error| error.to_string());
+            assert_eq!(error.as_deref(), expected, "{range}");
+        };
+        check("1", None);
+        check("100", Some("x.yaml:2:1: the list \"n\" multiplies what is said, which is not done here"));
     }
 
     #[test]

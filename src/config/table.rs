@@ -5,6 +5,7 @@
 //! is not right refuses the table with its line: half a list of commands is one that nobody wrote.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use interlock_domain::command::bind;
 use interlock_domain::command::definition::{Commands, Definition, Slot, SlotKind};
@@ -74,7 +75,7 @@ pub fn read(file: &Path, text: &str) -> Result<Commands, ConfigError> {
         if commands.list.iter().any(|known| known.id == definition.id) {
             return Err(at(*line, format!("the id {:?} is taken by an earlier row", definition.id)));
         }
-        commands.list.push(definition);
+        commands.list.push(Arc::new(definition));
     }
     if commands.list.is_empty() {
         return Err(ConfigError::of_file(file, "the table has no commands"));

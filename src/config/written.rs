@@ -21,6 +21,9 @@ pub fn toml(commands: &Commands, remarks: &[String]) -> String {
     if !commands.zones.is_empty() {
         text.push_str(&format!("zones = {}\n", list(commands.zones.iter())));
     }
+    if !commands.skip_words.is_empty() {
+        text.push_str(&format!("skip_words = {}\n", list(commands.skip_words.iter())));
+    }
     for command in &commands.list {
         definition(command, &mut text);
     }

@@ -150,7 +150,7 @@ fn trouble(error: &NotLearned) -> Trouble {
         NotLearned::NoSuchVersion(_) => (Kind::NotFound, Some("interlock learn list --versions")),
         NotLearned::Decided { .. } | NotLearned::Refused(_) => (Kind::NotSo, Some("interlock learn list --all")),
         NotLearned::NotRecorded => (Kind::NotSo, Some("interlock doctor")),
-        NotLearned::State(_) | NotLearned::Unreadable { .. } => (Kind::Bug, None),
+        NotLearned::State(_) | NotLearned::Words(_) | NotLearned::Unreadable { .. } => (Kind::Bug, None),
     };
     let trouble = Trouble::new(kind, error.to_string());
     match hint {

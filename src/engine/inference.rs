@@ -337,8 +337,12 @@ mod tests {
     #[tokio::test]
     async fn a_full_inbox_refuses_at_once_and_keeps_its_bound() {
         let (way, inbox) = Way::new(SHORT);
-        let waiting = (0..INBOX_LEN_MAX).map(|at| way.ask(format!("句{at}")));
-        let waited = futures_all(waiting.collect()).await;
+        let mut waiting = tokio::task::JoinSet::new();
+        for at in 0..INBOX_LEN_MAX {
+            let way = way.clone();
+            waiting.spawn(async move { way.ask(format!("句{at}")).await });
+        }
+        let waited = waiting.join_all().await;
         assert!(waited.iter().all(|one| *one == Err(Without::Late(SHORT))), "{waited:?}");
         assert_eq!(way.ask("多一句".to_owned()).await, Err(Without::Busy));
         assert_eq!(inbox.try_iter().count(), INBOX_LEN_MAX);
@@ -380,24 +384,5 @@ mod tests {
         assert_eq!(Without::Off("no library".to_owned()).to_string(), "off: no library");
         assert_eq!(Without::Busy.to_string(), "busy: 32 sentences wait");
         assert_eq!(Without::Late(PATIENCE).to_string(), "late: no answer within 3000 ms");
-    }
-
-    async fn futures_all<F: Future>(all: Vec<F>) -> Vec<F::Output> {
-        let mut pinned: Vec<_> = all.into_iter().map(Box::pin).collect();
-        let mut done: Vec<Option<F::Output>> = pinned.iter().map(|_| None).collect();
-        std::future::poll_fn(move |context| {
-            for (future, done) in pinned.iter_mut().zip(&mut done) {
-                if done.is_none()
-                    && let std::task::Poll::Ready(output) = future.as_mut().poll(context)
-                {
-                    *done = Some(output);
-                }
-            }
-            match done.iter().all(Option::is_some) {
-                true => std::task::Poll::Ready(done.iter_mut().filter_map(Option::take).collect()),
-                false => std::task::Poll::Pending,
-            }
-        })
-        .await
     }
 }

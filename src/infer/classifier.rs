@@ -13,7 +13,7 @@ use interlock_domain::command::resolution::Candidate;
 use interlock_domain::command::understanding::Learned;
 use interlock_domain::command::utterance;
 use interlock_domain::learn::gate::Example;
-use interlock_domain::learn::head::{Head, KEPT_MAX, Lesson, Seen, TAUGHT_MAX, Unteachable};
+use interlock_domain::learn::head::{self, Head, KEPT_MAX, Lesson, Seen, Unteachable};
 use sha2::{Digest as _, Sha256};
 use thiserror::Error;
 
@@ -230,8 +230,8 @@ impl Classifier {
         if course.taught.is_empty() {
             return Ok(Ok(String::new()));
         }
-        let taught = &course.taught[course.taught.len().saturating_sub(TAUGHT_MAX)..];
-        let kept: Vec<&str> = course.kept.iter().take(KEPT_MAX).map(String::as_str).collect();
+        let (taught, kept) = head::bounded(&course.taught, &course.kept);
+        let kept: Vec<&str> = kept.iter().map(String::as_str).collect();
         let kept = self.see(&kept)?;
         let texts: Vec<&str> = taught.iter().map(|(text, _)| text.as_str()).collect();
         let seen = self.see(&texts)?;

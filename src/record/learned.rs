@@ -4,6 +4,7 @@
 //! outside: a set that does not read is refused whole, because half a set is one that nobody approved.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use interlock_domain::command::bind;
 use interlock_domain::command::definition::{Definition, Listed, Slot, SlotKind};
@@ -82,7 +83,7 @@ pub fn read_set(text: &str) -> Result<Learned, NotLearned> {
         commands: list("commands")?
             .iter()
             .map(|command| match command.as_object() {
-                Some(fields) => read_definition(fields),
+                Some(fields) => read_definition(fields).map(Arc::new),
                 None => wrong("a command is not an object"),
             })
             .collect::<Result<_, _>>()?,
@@ -149,7 +150,7 @@ pub fn read_proposal(value: &Value) -> Result<Proposal, NotLearned> {
             Some(phrase) => Ok(Proposal::Slang { phrase, command: needed("command")? }),
             None => wrong("phrase is missing"),
         },
-        Some("C") => Ok(Proposal::New(Box::new(read_definition(fields)?))),
+        Some("C") => Ok(Proposal::New(Arc::new(read_definition(fields)?))),
         Some("D") => Ok(Proposal::Repair(Box::new(retold::read_repair(value)?))),
         Some(other) => wrong(format!("the channel {other:?} is not known: A, B, C or D")),
         None => wrong("channel is missing"),
@@ -276,7 +277,7 @@ mod tests {
             heard: vec![('茶', '闸')],
             phrases: vec![("分叉".to_owned(), "brk_open".to_owned())],
             slang: vec![("送电".to_owned(), "brk_close".to_owned())],
-            commands: vec![*new],
+            commands: vec![new],
             examples: vec![("喝茶".to_owned(), "brk_close".to_owned())],
             told: vec![Instead {
                 of: Of::Tool,
@@ -290,7 +291,7 @@ mod tests {
         for proposed in [
             Proposal::Correction { heard: "喝茶".to_owned(), command: "brk_close".to_owned() },
             Proposal::Slang { phrase: "送电".to_owned(), command: "brk_close".to_owned() },
-            Proposal::New(Box::new(learned.commands[0].clone())),
+            Proposal::New(Arc::clone(&learned.commands[0])),
         ] {
             assert_eq!(read_proposal(&proposal(&proposed)), Ok(proposed));
         }

@@ -186,7 +186,8 @@ impl Shared {
 #[derive(Debug, Clone)]
 pub struct Writer {
     pub(super) shared: Arc<Shared>,
-    pub(super) queue: SyncSender<Entry>,
+    /// Boxed: the ring touches every slot when it is made, and 4096 rows in place are more than a mebibyte.
+    pub(super) queue: SyncSender<Box<Entry>>,
     pub(super) acks: watch::Receiver<Acks>,
 }
 
@@ -198,7 +199,8 @@ impl Writer {
     pub fn append(&self, entry: Entry) -> Result<(), NotTaken> {
         let weight = entry.row.weight();
         let now = entry.now;
-        let given_back = |why, entry| Err(NotTaken { why, entry: Box::new(entry) });
+        let given_back = |why, entry| Err(NotTaken { why, entry });
+        let entry = Box::new(entry);
         if self.shared.bytes.load(Ordering::Relaxed) + weight > QUEUE_BYTES_MAX {
             return given_back(NotWritten::QueueFull, entry);
         }

@@ -22,8 +22,20 @@ use interlock_domain::command::understanding::Understanding;
 use interlock_domain::risk::Risk;
 use serde_json::Value;
 
-const FILES: &[&str] =
-    &["dev", "extra_real_asr", "paraphrases-1", "paraphrases-2", "paraphrases-3", "rejects-3", "fresh-1", "fresh-2"];
+const FILES: &[&str] = &[
+    "dev",
+    "extra_real_asr",
+    "paraphrases-1",
+    "paraphrases-2",
+    "paraphrases-3",
+    "paraphrases-4",
+    "paraphrases-5",
+    "rejects-3",
+    "rejects-4",
+    "rejects-5",
+    "fresh-1",
+    "fresh-2",
+];
 
 fn rows(file: &str) -> Vec<Value> {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/data/corpus").join(format!("{file}.jsonl"));

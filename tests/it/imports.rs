@@ -133,6 +133,60 @@ fn phrases_that_are_too_near_are_told_with_their_places() {
 }
 
 #[test]
+fn words_to_skip_may_stand_anywhere_and_take_no_hazard_along() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("home.yaml");
+    let text = "language: zh-cn\nskip_words: [小爱, 给我整, 千万不要]\nintents:\n  HassTurnOn:\n    data:\n      - sentences:\n          \
+                - \"打开客厅灯\"\n  HassTurnOff:\n    data:\n      - sentences:\n          - \"关闭客厅灯\"\n";
+    std::fs::write(&file, text).expect("written");
+    let set = folder.path().join("home.toml");
+    let (file, set) = (file.to_str().expect("UTF-8"), set.to_str().expect("UTF-8"));
+    let output = interlock(&["commands", "import", file, "--out", set]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(stderr(&output).contains("home.yaml:2: skip_words: 千万不要 is left out"), "{}", stderr(&output));
+    for (said, expected) in [
+        ("打开小爱客厅给我整灯", Some("HassTurnOn")),
+        ("小爱千万不要打开客厅灯", None),
+        ("打开客厅不小爱要灯", None),
+        ("小爱", None),
+    ] {
+        let output = interlock(&["match", "--json", "--commands", set, said]);
+        let found: Value = serde_json::from_str(&stdout(&output)).expect("JSON");
+        assert_eq!(found["command"].as_str(), expected, "{found}");
+    }
+    // A set that a person writes may not skip them either.
+    std::fs::write(set, "version = 1\nskip_words = [\"请\", \"别\"]\n").expect("written");
+    let output = interlock(&["commands", "list", "--commands", set]);
+    assert!(
+        stderr(&output).contains("home.toml:2:20: skip_words: \"别\" is a negation and cannot be skipped"),
+        "{}",
+        stderr(&output)
+    );
+}
+
+#[test]
+fn a_phrase_that_needs_a_value_is_held_against_the_others_too() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let commands = folder.path().join("commands.toml");
+    let config = folder.path().join("interlock.toml");
+    std::fs::write(&config, "version = 1\n[commands]\nfiles = [\"commands.toml\"]\n").expect("written");
+    let check = |second: &str| {
+        let slots = "slots = [{ name = \"value\", type = \"number\", required = true }]\n";
+        let text = format!(
+            "version = 1\n[[command]]\nid = \"mixer_set\"\ntext = \"设置搅拌机转速\"\nrisk = \"operate\"\n{slots}\
+             [[command]]\nid = \"other\"\ntext = \"{second}\"\nrisk = \"operate\"\n{slots}"
+        );
+        std::fs::write(&commands, text).expect("written");
+        interlock(&["check", "--config", config.to_str().expect("UTF-8")])
+    };
+    let near = check("设定搅拌机转速");
+    assert_eq!(near.status.code(), Some(1), "{}", stdout(&near));
+    assert!(stdout(&near).contains("(mixer_set) and"), "{}", stdout(&near));
+    let far = check("设置搅拌机温度");
+    assert_eq!(far.status.code(), Some(0), "{}", stdout(&far));
+}
+
+#[test]
 fn hotwords_are_what_people_say() {
     let output = interlock(&["commands", "list", "--hotwords"]);
     let words: Vec<String> = stdout(&output).lines().map(str::to_owned).collect();

@@ -24,7 +24,7 @@ cargo xtask run [ARGUMENTS…]   set the machine up, build a release, start `int
 cargo xtask test [NAME…]       set the machine up, then all checks; with names, only the steps that are called so
 cargo xtask conformance [PART…]  MCP's official suites and clients of others before the daemon, servers of others
                                behind it; needs npm; a step of `test`
-cargo xtask models [FOLDER]    make the optional larger model (a sentence encoder, 72 MB) with its linear head
+cargo xtask models [FOLDER]    make the optional larger model (a sentence encoder, 70 MB) with its linear head
 cargo xtask build --board NAME a release for a board of cross/boards, against its oldest C library
 cargo xtask setup              only set the machine up, for building and for testing";
 

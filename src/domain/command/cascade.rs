@@ -70,13 +70,19 @@ pub enum Step {
 /// One utterance on its way through the stages.
 pub struct Walk<'a> {
     understanding: &'a Understanding,
+    begun: Begun,
+    classified: bool,
+    retrieved: bool,
+}
+
+/// A walk that rests before its later stages: they may be another thread's, with the same command set.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Begun {
     /// [`None`] when nothing, or far too much, was said.
     utterance: Option<Utterance>,
     stages: Stages,
     /// What the pure stages found; the later ones can only fill what they left open.
     found: Resolution,
-    classified: bool,
-    retrieved: bool,
 }
 
 impl<'a> Walk<'a> {
@@ -86,30 +92,55 @@ impl<'a> Walk<'a> {
         let (utterance, found) = match Utterance::read(text, &understanding.sounds) {
             Ok(utterance) => {
                 let found = resolve(understanding, &utterance, stages);
-                (Some(utterance), found)
+                match passing_over(understanding, &utterance, &found) {
+                    Some(shorter) => {
+                        let found = resolve(understanding, &shorter, stages);
+                        (Some(shorter), found)
+                    }
+                    None => (Some(utterance), found),
+                }
             }
             Err(_) => (None, Resolution::rejected(Refused::NoUtterance)),
         };
-        Walk { understanding, utterance, stages, found, classified: false, retrieved: false }
+        Walk::resume(understanding, Begun { utterance, stages, found })
+    }
+
+    /// Goes on where [`Walk::rest`] left off. The set must be the one that it began with.
+    #[must_use]
+    pub fn resume(understanding: &'a Understanding, begun: Begun) -> Walk<'a> {
+        Walk { understanding, begun, classified: false, retrieved: false }
+    }
+
+    /// Rests before the later stages.
+    #[must_use]
+    pub fn rest(self) -> Begun {
+        self.begun
+    }
+
+    /// What has been found so far; before the later stages, what words and sounds make of it.
+    #[must_use]
+    pub fn found(&self) -> &Resolution {
+        &self.begun.found
     }
 
     /// What is to be done next.
     #[must_use]
     pub fn next(&self) -> Step {
-        let done = || Step::Done(self.found.clone());
-        let Some(utterance) = &self.utterance else { return done() };
+        let done = || Step::Done(self.begun.found.clone());
+        let Some(utterance) = &self.begun.utterance else { return done() };
         // A stage that is off, or has had its turn, is passed over.
-        let classify = || (self.stages.model && !self.classified).then(|| Step::Classify(utterance.text()));
+        let classify = || (self.begun.stages.model && !self.classified).then(|| Step::Classify(utterance.text()));
         let retrieve = || {
-            let asked = self.stages.knowledge && !self.retrieved && asking::asks(utterance, &self.understanding.sounds);
+            let asked =
+                self.begun.stages.knowledge && !self.retrieved && asking::asks(utterance, &self.understanding.sounds);
             asked.then(|| Step::Retrieve(utterance.text()))
         };
-        if vote::is_doubtful(self.understanding, &self.found)
+        if vote::is_doubtful(self.understanding, &self.begun.found)
             && let Some(step) = classify()
         {
             return step;
         }
-        match &self.found.outcome {
+        match &self.begun.found.outcome {
             Outcome::Rejected(Refused::NoCommand) => classify().or_else(retrieve).unwrap_or_else(done),
             // Whatever kept a command back, a question may be answered: 水泵不上水怎么处理 forbids nothing.
             Outcome::Rejected(Refused::Hazard(_)) => retrieve().unwrap_or_else(done),
@@ -125,7 +156,7 @@ impl<'a> Walk<'a> {
     /// What each stage saw, for a person: a line a fact.
     #[must_use]
     pub fn explain(&self) -> String {
-        match &self.utterance {
+        match &self.begun.utterance {
             Some(utterance) => explain(self.understanding, utterance),
             None => "utterance: none\n".to_owned(),
         }
@@ -134,25 +165,25 @@ impl<'a> Walk<'a> {
     /// The labels of the classifier, best first; none when it did not answer. See [`super::vote`] for what they can do.
     pub fn classified(&mut self, labels: &[Candidate]) {
         self.classified = true;
-        let Some(utterance) = &self.utterance else { return };
-        if self.found.command().is_some() {
-            if let Some(question) = vote::doubted(self.understanding, &self.found, labels) {
-                self.found = question;
+        let Some(utterance) = &self.begun.utterance else { return };
+        if self.begun.found.command().is_some() {
+            if let Some(question) = vote::doubted(self.understanding, &self.begun.found, labels) {
+                self.begun.found = question;
             }
             return;
         }
         match vote::lifted(self.understanding, utterance, labels) {
-            Some(found) => self.found = found,
+            Some(found) => self.begun.found = found,
             None => {
                 // What may have been meant is asked about: the classifier's labels, then the nearest readings.
                 let mut nearest = vote::worth_asking(self.understanding, labels);
                 let known = |nearest: &[Candidate], one: &Candidate| nearest.iter().any(|n| n.command == one.command);
-                for one in std::mem::take(&mut self.found.candidates) {
+                for one in std::mem::take(&mut self.begun.found.candidates) {
                     if nearest.len() < CANDIDATES_MAX && !known(&nearest, &one) {
                         nearest.push(one);
                     }
                 }
-                self.found.candidates = nearest;
+                self.begun.found.candidates = nearest;
             }
         }
     }
@@ -161,12 +192,24 @@ impl<'a> Walk<'a> {
     pub fn retrieved(&mut self, passages: Vec<Passage>) {
         self.retrieved = true;
         if let Some(best) = passages.first() {
-            self.found.stage = Stage::Knowledge;
-            self.found.confidence = best.score.clamp(0.0, 1.0);
-            self.found.outcome = Outcome::Knowledge;
-            self.found.passages = passages;
+            self.begun.found.stage = Stage::Knowledge;
+            self.begun.found.confidence = best.score.clamp(0.0, 1.0);
+            self.begun.found.outcome = Outcome::Knowledge;
+            self.begun.found.passages = passages;
         }
     }
+}
+
+/// What is left of a sentence without the words that its set passes over, where the whole of it came to nothing. No
+/// hazard may be lost with them, so a sentence that has one stays whole.
+fn passing_over(understanding: &Understanding, utterance: &Utterance, found: &Resolution) -> Option<Utterance> {
+    if understanding.skip.is_empty() || found.outcome != Outcome::Rejected(Refused::NoCommand) {
+        return None;
+    }
+    let hazards = hazard::hazards(&understanding.rules, utterance);
+    let (chars, breaks) = lexicon::without(&utterance.chars, utterance.breaks, &understanding.skip)?;
+    let is_safe = hazards.iter().all(|hazard| hazard.soft);
+    is_safe.then(|| Utterance::of(chars, breaks, utterance.asked, &understanding.sounds))
 }
 
 /// The stages that need nothing but the command set, on a whole utterance.
@@ -216,6 +259,11 @@ fn by_template(
         understanding.patterns.find(utterance, span, by, &commands.list, &commands.zones, &understanding.sounds);
     // A question mark makes a question of any command; asking for a value already is one.
     found.retain(|found| !utterance.asked || commands.list[found.command].risk == Risk::Read);
+    // 需要取消全部任务 and 让你重启系统 may have lost a 不 or a 没 at their beginning.
+    if utterance.chars[..span.0].iter().any(|ch| "要让".contains(*ch)) && !utterance.chars[..span.0].contains(&'我')
+    {
+        found.retain(|found| commands.list[found.command].risk != Risk::Dangerous);
+    }
     if by == By::Sound {
         // A hazard is none when its one character was misheard and is a syllable of the phrase (水甭 for 水泵), or when
         // the phrase itself is written with it (不用吹了 stops a fan).

@@ -86,16 +86,16 @@ fn at(chars: &[char], from: usize, words: &[&str]) -> Option<usize> {
 /// Where the correction begins: the end of what is taken back, the beginning of what is meant.
 fn taken_back(utterance: &Utterance) -> Option<(usize, usize)> {
     let chars = &utterance.chars;
+    let broken = |at: usize| at < 64 && utterance.breaks & (1 << at) != 0;
+    let is_reason = |at: usize| "音色味况".contains(chars[at - 1]) && !broken(at);
     let mut last = None;
     let mut from = 0;
     while from < chars.len() {
-        let apart = at(chars, from, TAKEN_BACK_APART).filter(|len| {
-            let broken = |at: usize| at < 64 && utterance.breaks & (1 << at) != 0;
-            from > 0 && broken(from + len) && (chars[from] != '不' || broken(from))
-        });
+        let apart = at(chars, from, TAKEN_BACK_APART)
+            .filter(|len| from > 0 && broken(from + len) && (chars[from] != '不' || broken(from)));
         match at(chars, from, TAKEN_BACK).or(apart) {
-            // 对不对, 温度不对劲: not a correction.
-            Some(_) if from > 0 && chars[from - 1] == '对' => from += 1,
+            // 对不对, 声音不对, 温度不对劲: not a correction.
+            Some(_) if from > 0 && (chars[from - 1] == '对' || is_reason(from)) => from += 1,
             Some(len) if chars.get(from + len) == Some(&'劲') => from += len,
             Some(len) => {
                 let begin = last.map_or(from, |(begin, _)| begin);

@@ -61,11 +61,6 @@ fn rivals(understanding: &Understanding, utterance: &Utterance, own: &str) -> Ve
         .filter(|other| other != own)
         .map(|other| (other, 0.0))
         .collect();
-    // A phrase that needs a value is read without one here, which costs: what would be nearer is nearer only to that.
-    let needs_a_value = understanding.definition(own).is_some_and(|own| own.slots.iter().any(|slot| slot.required));
-    if needs_a_value {
-        return rivals;
-    }
     let hazards = hazard::hazards(&understanding.rules, utterance);
     for (other, margin) in decide::too_near(understanding, utterance, &hazards, own) {
         if !rivals.iter().any(|(known, _)| *known == other) {

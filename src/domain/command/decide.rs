@@ -4,11 +4,12 @@
 //! `the_thresholds_stand_on_a_plateau` prints for the development set, not at its edge.
 
 use super::cascade::CANDIDATES_MAX;
+use super::definition::{Definition, SlotKind};
 use super::frame::{FAR, Frame};
 use super::hazard::Hazard;
 use super::lattice;
 use super::resolution::{Candidate, Likeness, Outcome, Refused, Resolution, Stage};
-use super::score::{Grid, Reading, Role, Scene, Step};
+use super::score::{Grid, Reading, Role, Scene, Step, WHOLE_LEN_MIN};
 use super::sound::SAME_SOUND;
 use super::understanding::Understanding;
 use super::utterance::Utterance;
@@ -28,6 +29,8 @@ pub struct Thresholds {
     pub margin: f32,
     /// The same when the best acts and something of it was misheard.
     pub margin_heard: f32,
+    /// The same when the best acts and every word of it was misheard: 冷奇庭机 may be 冷气停机 and 冷机停机.
+    pub margin_all_heard: f32,
     /// The same when the best is dangerous.
     pub margin_dangerous: f32,
     /// How sure the classifier must be, 0 to 1, to lift a reading of a command that only reads, and how much that
@@ -56,6 +59,7 @@ impl Default for Thresholds {
             dangerous: 15.0,
             margin: 3.0,
             margin_heard: 5.0,
+            margin_all_heard: 10.0,
             margin_dangerous: 6.0,
             vote_read: 0.7,
             lift_read: 62.0,
@@ -70,8 +74,6 @@ impl Default for Thresholds {
 
 /// Readings kept for an explanation.
 const READINGS_MAX: usize = 8;
-/// Shortest sentence in which half a word counts, in characters.
-const HALF_LEN_MIN: usize = 4;
 
 /// What comes of the utterance by its words and sounds.
 pub(super) fn decide(understanding: &Understanding, utterance: &Utterance, hazards: &[Hazard]) -> Resolution {
@@ -124,17 +126,13 @@ fn is_core(step: &Step) -> bool {
     matches!(step.role, Role::Need | Role::Verb | Role::Both)
 }
 
-/// How much better than the next a reading that acts must be when every word of it was misheard: 冷奇庭机 may be 冷气停机
-/// and 冷机停机.
-const MARGIN_ALL_HEARD: f32 = 10.0;
-
 /// How much better than the next command a reading must be.
 fn margin(best: &Reading, risk: Risk, limits: &Thresholds) -> f32 {
     // Nothing of it was written as anybody would write it: what is nearest by sound must be so by far.
     let all_heard = !best.path.iter().any(|step| step.exact && is_core(step));
     match risk {
         Risk::Dangerous => limits.margin_dangerous,
-        Risk::Operate if all_heard => limits.margin_heard.max(MARGIN_ALL_HEARD),
+        Risk::Operate if all_heard => limits.margin_heard.max(limits.margin_all_heard),
         Risk::Operate if !best.exact => limits.margin_heard,
         Risk::Operate | Risk::Read => limits.margin,
     }
@@ -145,11 +143,14 @@ fn sure(cost: f32) -> f32 {
 }
 
 fn acceptable(reading: &Reading, risk: Risk, utterance: &Utterance, limits: &Thresholds) -> bool {
-    if (reading.half && utterance.chars.len() < HALF_LEN_MIN) || (reading.strange && risk != Risk::Read) {
+    if reading.may_be_another(risk) || reading.is_cut_short(risk, utterance.chars.len()) {
+        return false;
+    }
+    if risk != Risk::Read && reading.verb_goes_on {
         return false;
     }
     match risk {
-        Risk::Read => reading.cost <= limits.read,
+        Risk::Read => reading.cost <= limits.read && !is_all_guessed(reading),
         Risk::Operate => reading.cost <= limits.operate,
         Risk::Dangerous => {
             reading.cost <= limits.dangerous
@@ -158,7 +159,7 @@ fn acceptable(reading: &Reading, risk: Risk, utterance: &Utterance, limits: &Thr
                 && (reading.verb || reading.exact)
                 && reading.whole
                 && !reading.half
-                && (reading.verb_exact || utterance.chars.len() >= HALF_LEN_MIN)
+                && (reading.verb_exact || utterance.chars.len() >= WHOLE_LEN_MIN)
         }
     }
 }
@@ -169,16 +170,30 @@ fn is_ordered(reading: &Reading, utterance: &Utterance) -> bool {
     let verbs = || reading.path.iter().filter(|step| matches!(step.role, Role::Verb | Role::Both));
     let chars = &utterance.chars;
     // 可以拔蘑菇了 lets it be done now; a question with 可以 was told before.
-    let asks = chars.iter().any(|ch| "把将请帮给".contains(*ch)) || chars.starts_with(&['可', '以']);
-    let wanted = chars
-        .iter()
-        .enumerate()
-        .any(|(at, ch)| *ch == '要' && !chars[..at].ends_with(&['我']) && !chars[..at].ends_with(&['我', '们']));
+    let allows = chars.starts_with(&['可', '以']);
+    let asks = allows || chars.iter().any(|ch| "把将请帮给".contains(*ch));
+    // 要, 让, 得 and 可 may have lost the 不 before them, and 给 at the end what follows it.
+    let cut = |(at, ch): (usize, &char)| {
+        let ours = chars[..at].ends_with(&['我']) || chars[..at].ends_with(&['我', '们']);
+        let free = ours || (allows && at == 0);
+        "要让得可".contains(*ch) && !free
+    };
+    let wanted = chars.iter().enumerate().any(cut) || chars.last().is_some_and(|ch| "给把将".contains(*ch));
     // 点炉子 says it; 断路器合 was cut short.
     let first = |verb: &Step| reading.path.iter().all(|step| step.role != Role::Need || verb.end <= step.start);
     let whole_verb = verbs().next().is_none() || verbs().any(|step| step.end - step.start >= 2 || first(step));
     whole_verb && !wanted && (asks || chars.last() != Some(&'了'))
 }
+
+/// 查询间度: the one thing that is asked for is two syllables, and one of them sounds like none of it.
+fn is_all_guessed(reading: &Reading) -> bool {
+    let mut things = reading.path.iter().filter(|step| matches!(step.role, Role::Need | Role::Both));
+    let far = |step: &Step| !step.exact && step.end - step.start == 2 && step.cost > FAR_HEARD;
+    things.next().is_some_and(far) && things.next().is_none()
+}
+
+/// What a thing of two syllables may cost before it is none, in hundredths of a syllable.
+const FAR_HEARD: u16 = 55;
 
 /// A word of a dangerous command may sound the same, with one regional confusion in it; 防火门 is not 防护门.
 fn far_heard(step: &Step) -> bool {
@@ -266,14 +281,23 @@ pub(super) fn too_near(
     let readings = readings(understanding, utterance, hazards, &mut found);
     let commands = &understanding.commands.list;
     let limits = &understanding.thresholds;
-    let ahead = readings.iter().find(|reading| commands[reading.command].id == own).map_or(0.0, |reading| reading.cost);
+    // Phrases are read without their values here, which costs those that take the same kinds the same.
+    let needs = |command: &Definition| -> Vec<SlotKind> {
+        command.slots.iter().filter(|slot| slot.required).map(|slot| slot.kind).collect()
+    };
+    let wanted = understanding.definition(own).map(needs).unwrap_or_default();
+    let far = |reading: &Reading| {
+        let alike = needs(&commands[reading.command]) == wanted;
+        reading.cost - if alike { reading.lacks } else { 0.0 }
+    };
+    let ahead = readings.iter().find(|reading| commands[reading.command].id == own).map_or(0.0, far);
     let others = readings.iter().filter(|reading| reading.hazard.is_none() && commands[reading.command].id != own);
     let near = others.filter(|reading| {
         let risk = commands[reading.command].risk;
         let margin = if risk == Risk::Dangerous { limits.margin_dangerous } else { limits.margin };
-        acceptable(reading, risk, utterance, limits) && reading.cost - ahead < margin
+        acceptable(reading, risk, utterance, limits) && far(reading) - ahead < margin
     });
-    near.map(|reading| (commands[reading.command].id.clone(), (reading.cost - ahead).max(0.0))).collect()
+    near.map(|reading| (commands[reading.command].id.clone(), (far(reading) - ahead).max(0.0))).collect()
 }
 
 /// A sentence of known words that does not say enough: 启动, 温度多少, 打开一号. The person is asked which is meant.

@@ -3,6 +3,8 @@
 //! Nothing here has been understood yet, and nothing here can act: a definition is checked data. The reader of the
 //! file (`config::commands`) makes it; [`super::understanding::Understanding`] compiles it.
 
+use std::sync::Arc;
+
 use super::bind::Step;
 use super::template::Template;
 use crate::risk::Risk;
@@ -12,11 +14,14 @@ use crate::risk::Risk;
 pub struct Commands {
     /// Names of places; what a slot of type `zone` may hold.
     pub zones: Vec<String>,
+    /// Words that may stand anywhere and mean nothing, as Home Assistant has them. None of them can be a hazard
+    /// ([`super::hazard::of_word`]).
+    pub skip_words: Vec<String>,
     /// Of two commands that templates say alike the first of the file is meant, as Home Assistant has it; else the person
     /// is asked. Never where one of them is dangerous.
     pub first_wins: bool,
-    /// The commands.
-    pub list: Vec<Definition>,
+    /// The commands. Shared: the compiled set and whoever compiles it anew hold the same ones.
+    pub list: Vec<Arc<Definition>>,
 }
 
 /// One command.
@@ -165,8 +170,8 @@ pub(super) mod sample {
     use super::*;
 
     /// A command of one template, with a device's number that may be left out.
-    pub(in super::super) fn command(id: &str, text: &str, pattern: &str, risk: Risk) -> Definition {
-        Definition {
+    pub(in super::super) fn command(id: &str, text: &str, pattern: &str, risk: Risk) -> Arc<Definition> {
+        Arc::new(Definition {
             id: id.to_owned(),
             text: text.to_owned(),
             aliases: Vec::new(),
@@ -177,6 +182,6 @@ pub(super) mod sample {
             risk,
             protective: false,
             bind: Vec::new(),
-        }
+        })
     }
 }

@@ -7,6 +7,7 @@
 
 use super::number::Measure;
 use super::resolution::HazardKind;
+use super::sound::{Confusions, Sounds};
 use super::utterance::Utterance;
 
 /// A place in an utterance that forbids, asks, or speaks of another time or person.
@@ -51,6 +52,13 @@ impl Rules {
         let from = self.words.partition_point(|rule| rule.word[0] < rest[0]);
         self.words[from..].iter().take_while(|rule| rule.word[0] == rest[0]).find(|rule| rest.starts_with(&rule.word))
     }
+}
+
+/// What `word` does to a sentence; none when it can be passed over.
+#[must_use]
+pub fn of_word(word: &str) -> Option<HazardKind> {
+    let utterance = Utterance::read(word, &Sounds::new(&Confusions::default())).ok()?;
+    hazards(&Rules::default(), &utterance).first().map(|hazard| hazard.kind)
 }
 
 /// The hazards of `utterance`, in order.
@@ -155,6 +163,20 @@ fn word(chars: &[char], at: usize, listed: Option<&Rule>) -> Option<(usize, Haza
         '说' | '讲' => Some((1, Reported, false)),
         '谁' => Some((1, Question, false)),
         '若' | '等' => Some((1, Condition, false)),
+        // 没人时关灯; but 小时, 时间, 及时.
+        '时' if at > 0
+            && !to_end(1)
+            && !before.is_some_and(|ch| "小实及同准定按随暂临平对校工当延计届适历费几何顿即这此".contains(ch))
+            && !after.is_some_and(|ch| "间候钟长刻段效速".contains(ch)) =>
+        {
+            Some((1, Condition, false))
+        }
+        // 用打开阀门: what was cut off said 不用; but 备用, 使用.
+        '用' if !before.is_some_and(|ch| "备使启停投调专常公通应利不免试占耗".contains(ch))
+            && after.is_some_and(|ch| "打开关停启动合分吹转".contains(ch)) =>
+        {
+            Some((1, Negation, false))
+        }
         '他' | '她' => Some((1, Reported, false)),
         '刚' => Some((1, History, false)),
         '过' if before.is_some_and(|ch| "动开关停启合分闸用换排取卸充".contains(ch)) => {
@@ -173,6 +195,8 @@ fn word(chars: &[char], at: usize, listed: Option<&Rule>) -> Option<(usize, Haza
         '再' if at > 0 && to_end(1) => Some((1, HazardKind::Several, false)),
         // 先停再启: an order of two acts.
         '再' if chars[..at].contains(&'先') => Some((1, HazardKind::Several, false)),
+        // 换完刀再启动.
+        '再' if chars[..at].contains(&'完') => Some((1, Deferral, false)),
         // 满了再启动; but 再启动一次 only says again.
         '再' if before.is_some_and(|ch| "了完好后时候毕度米下来".contains(ch)) => {
             Some((1, Deferral, false))
@@ -198,7 +222,7 @@ const BENIGN: &str = "让我看 让我查 让我瞧 叫我看 天黑了 天亮�
      不行了 不多了 不足了 不好了 不够热 不够冷 不凉快 不透亮 不利索 没活干 没什么人 没啥人 没几个人 不错 不太行 \
      不给力 不太好 不出水了 不来水了 不稳定 不稳 不达标 不大对 没力 没动静 没反应 没用了 没亮 没开灯 天不亮 \
      不怎么凉 不怎么热 不凉 不热 不冷 不太凉 不太热 不太亮 级别高 等人 等料 等货 等活 他人 说明 前头 前段 \
-     后段 后头 前进 后退 前后压差 工前 班前会 提前把 从前 以前的 之前的 刚性 若干 才好";
+     后段 后头 前进 后退 前后压差 工前 班前会 声音不对 颜色不对 味道不对 情况不对 有人受伤 有人被夹 有人被卡 有人夹 有人卡 有人触电 有人摔 有人倒 有人卷 有人被卷 提前把 从前 以前的 之前的 刚性 若干 才好";
 
 /// The words of each kind; the longest word at a place decides.
 const HAZARDS: &[(&str, HazardKind, bool)] = &[
@@ -207,7 +231,7 @@ const HAZARDS: &[(&str, HazardKind, bool)] = &[
          可否 为什么 为啥 为何 干嘛 干什么 凭什么 怎么 咋 如何 啥时候 几个人 几步 原因 原理 步骤 流程 注意事项 \
          条件 次数 统计 按钮 规程 规定 要求 标准 影响 方法 办法 作用 意思 说明书 手册 教程 培训 操作票 视频 新闻 \
          照片 算不算 算正常 算高 算低 算超标 应该多少 正常值 报警值 上限值 下限值 整定值 区别在 有没有必要 谁 \
-         吗还 难道 何时 能吗 可以吗 行吗 对吗 好吗 是吗 需要吗 要吗 要紧吗 危险吗",
+         吗还 难道 何时 能吗 可以吗 行吗 对吗 好吗 是吗 对吧 是吧 没错吧 需要吗 要吗 要紧吗 危险吗",
         HazardKind::Question,
         false,
     ),
@@ -220,7 +244,7 @@ const HAZARDS: &[(&str, HazardKind, bool)] = &[
     (
         "不要 先别 千万别 别去 不用 不必 不需要 无需 无须 不许 不准 不让 不得 不能 不可以 不可 不该 不应该 禁止 \
          严禁 切勿 请勿 没让 没叫 没说 没有 没要 不想 不打算 暂不 先不 暂时不 暂缓 缓一缓 不是 并非 算了 拒绝 \
-         防止 避免 以免 免得 取消启动 取消操作 停止操作 放弃 撤销 不行 休想 绝不 决不",
+         免了 免谈 作罢 拉倒 防止 避免 以免 免得 取消启动 取消操作 停止操作 放弃 撤销 不行 休想 绝不 决不",
         HazardKind::Negation,
         false,
     ),
@@ -228,14 +252,14 @@ const HAZARDS: &[(&str, HazardKind, bool)] = &[
     (
         "让我 叫我 要我 催我 逼我 老婆 老公 孩子 儿子 女儿 爸 妈 邻居 隔壁 保安 保洁 司机 听说 据说 传说 说是 说要 告诉 通知 转告 让他 让她 叫他 叫她 让老 叫老 老王 老张 老李 老刘 老陈 老赵 \
          老杨 老周 老吴 老板 小王 小李 小张 小刘 小陈 小赵 小杨 小周 师傅 师父 班长 主任 领导 经理 厂长 队长 \
-         组长 同事 人家 有人 别人 他们 她们 大家 我们把 你们 我已经 以为 觉得 认为 记得 看到有 看见 听见 听到 \
+         组长 同事 人家 有人 别人 他们 她们 大家 我们把 你们 我已经 以为 觉得 认为 记得 念一遍 读一遍 抄一遍 名叫 叫做 名为 这句话 四个字 两个字 几个字 字样 歌名 片名 题目 标题 标签 印着 口令是 暗号 台词 看到有 看见 听见 听到 \
          发现 写着 写的 要求我 工人 徒弟 值班员 夜班 白班 上一班 交班的 甲方 客户 学员 新来的",
         HazardKind::Reported,
         false,
     ),
     (
         "如果 要是 假如 假设 假使 倘若 若是 若要 万一 一旦 只要 只有 除非 的话 的时候 时候 之前 之后 以前 以后 \
-         到齐 齐了 降下来 升上来 降下去 涨上来 掉下来 超过 低于 高于 大于 小于 达到 到达后 等到 当温 当压 当液 一到 每次 每当 每天 每隔 凡是 无论 不管 才能 \
+         见到 看到 遇到 遇上 碰到 碰上 赶上 口令 到齐 齐了 降下来 升上来 降下去 涨上来 掉下来 超过 低于 高于 大于 小于 达到 到达后 等到 当温 当压 当液 一到 每次 每当 每天 每隔 凡是 无论 不管 才能 \
          才可以 之际 前提 期间 直到 满足",
         HazardKind::Condition,
         false,
@@ -259,7 +283,6 @@ const HAZARDS: &[(&str, HazardKind, bool)] = &[
 
 #[cfg(test)]
 mod tests {
-    use super::super::sound::{Confusions, Sounds};
     use super::*;
 
     fn check(text: &str, expected: &[(&str, HazardKind, bool)]) {
@@ -294,6 +317,20 @@ mod tests {
         check("满了再停泵", &[("再", Deferral, false)]);
         check("昨天停过泵", &[("昨天", History, false), ("过", History, false)]);
         check("启动一号泵不对是二号", &[("不对", Correction, false)]);
+    }
+
+    #[test]
+    fn a_word_may_be_passed_over_unless_it_is_a_hazard() {
+        for (word, expected) in [
+            ("请", None),
+            ("麻烦你", None),
+            ("不要", Some(HazardKind::Negation)),
+            ("别", Some(HazardKind::Negation)),
+            ("如果", Some(HazardKind::Condition)),
+            ("老王", Some(HazardKind::Reported)),
+        ] {
+            assert_eq!(of_word(word), expected, "{word}");
+        }
     }
 
     #[test]

@@ -73,5 +73,24 @@ pub fn trimmed(chars: &[char], lead: &[Box<[char]>], trail: &[Box<[char]>]) -> V
     spans
 }
 
+/// The characters and breaks that are left when `words` are passed over wherever they stand, the longest first; none
+/// when there is none of them, or nothing else.
+pub(super) fn without(chars: &[char], breaks: u64, words: &[Box<[char]>]) -> Option<(Vec<char>, u64)> {
+    let (mut left, mut marks, mut broken, mut at) = (Vec::with_capacity(chars.len()), 0, false, 0);
+    while at < chars.len() {
+        broken |= breaks & (1 << at) != 0;
+        match words.iter().filter(|word| chars[at..].starts_with(word)).map(|word| word.len()).max() {
+            Some(len) => at += len,
+            None => {
+                marks |= u64::from(broken && !left.is_empty()) << left.len();
+                broken = false;
+                left.push(chars[at]);
+                at += 1;
+            }
+        }
+    }
+    (!left.is_empty() && left.len() < chars.len()).then_some((left, marks))
+}
+
 /// Words cut from one end at most: nobody says more before coming to the point.
 const CUTS_MAX: usize = 4;

@@ -4,6 +4,7 @@
 //! anything is matched ([`hazard`]), and no stage may execute what it mentions. Nothing here does I/O or waits:
 //! [`cascade`] is the conductor, and answers with a step for its owner to carry out.
 
+mod another;
 mod asking;
 pub mod bind;
 pub mod cascade;

@@ -5,6 +5,7 @@
 //! commands. A match covers the whole utterance: what is left over is never ignored here.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::definition::{Definition, Listed, Slot, SlotKind};
 use super::number::{self, Measure};
@@ -90,7 +91,7 @@ type Captures = ([(u16, u8, u8); CAPTURES_MAX], usize);
 impl Patterns {
     /// Compiles the texts, aliases and patterns of `commands`, and the learned `phrases` (text, id).
     #[must_use]
-    pub fn compile(commands: &[Definition], phrases: &[(String, String)], sounds: &Sounds) -> Patterns {
+    pub fn compile(commands: &[Arc<Definition>], phrases: &[(String, String)], sounds: &Sounds) -> Patterns {
         let mut patterns = Patterns { ops: Vec::new(), programs: Vec::new(), index: Vec::new(), always: Vec::new() };
         let mut choices: Vec<(u32, Vec<Vec<u32>>)> = Vec::new();
         for (number, command) in commands.iter().enumerate() {
@@ -166,7 +167,7 @@ impl Patterns {
         utterance: &Utterance,
         (start, end): (usize, usize),
         by: By,
-        commands: &[Definition],
+        commands: &[Arc<Definition>],
         zones: &[String],
         sounds: &Sounds,
     ) -> Vec<Match> {

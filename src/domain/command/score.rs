@@ -70,6 +70,8 @@ pub(super) struct Reading {
     /// Hundredths of a character, over the length.
     pub(super) cost: f32,
     pub(super) slots: Slots,
+    /// The part of it that a value would take away which was not said.
+    pub(super) lacks: f32,
     /// All of it is written as the commands write it, only in other words or order.
     pub(super) exact: bool,
     /// The verb is written exactly.
@@ -83,6 +85,8 @@ pub(super) struct Reading {
     /// It may speak of another thing: one of the syllables sounds like nothing of this one, or something unknown says
     /// which or whose it is.
     pub(super) strange: bool,
+    /// The verb may be the beginning of another one.
+    pub(super) verb_goes_on: bool,
     /// A verb was said.
     pub(super) verb: bool,
     /// What forbids it.
@@ -90,6 +94,23 @@ pub(super) struct Reading {
     /// For an explanation.
     pub(super) path: Vec<Step>,
 }
+
+impl Reading {
+    /// Whether it may speak of another thing, for a command of this risk: reading the wrong one does no harm.
+    pub(super) fn may_be_another(&self, risk: Risk) -> bool {
+        self.strange && risk != Risk::Read
+    }
+
+    /// Whether a sentence of `len` characters is too short for what is not certain in it: half of a word, or a verb of
+    /// one character that only sounds like one (听加工 for 停加工, or for 暂停加工).
+    pub(super) fn is_cut_short(&self, risk: Risk, len: usize) -> bool {
+        let guessed = |step: &Step| step.role == Role::Verb && !step.exact && step.end - step.start == 1;
+        len < WHOLE_LEN_MIN && (self.half || (risk != Risk::Read && self.path.iter().any(guessed)))
+    }
+}
+
+/// Shortest sentence in which what is not certain counts, in characters.
+pub(super) const WHOLE_LEN_MIN: usize = 4;
 
 /// A piece of an explanation.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -220,7 +241,9 @@ impl Scene<'_> {
         if bits != 0 && !(found.half && command.risk != Risk::Read) {
             grid.step(start, end, bits, found.cost, Role::Need, found.exact);
         }
-        if verb != FAR && !(word.query && command.risk == Risk::Read) {
+        // 监控 behind 大门 is a thing; it could be a verb only of a class that is near.
+        let is_thing = found.exact && !concepts.is_empty() && bits == 0 && verb > 0 && command.risk != Risk::Read;
+        if verb != FAR && !is_thing && !(word.query && command.risk == Risk::Read) {
             grid.step(start, end, verb_bit, found.cost + u16::from(verb), Role::Verb, found.exact);
         }
         if word.query {
@@ -244,7 +267,7 @@ impl Scene<'_> {
             // Before the verb only: 吹风好冷 tells of the wind.
             let most = if frame.actions == 0 { 1 } else { verb_bit };
             grid.step_below(most, start, end, cost::FILLER, Role::Filler);
-        } else if bits == 0 && verb == FAR && !word.query && end - start >= 2 {
+        } else if bits == 0 && (verb == FAR || is_thing) && !word.query && end - start >= 2 {
             grid.step(start, end, 0, foreign(word), Role::Foreign, true);
         }
     }
@@ -264,11 +287,14 @@ impl Scene<'_> {
         // 仓库的 before 灯 says whose.
         let whose = command.risk != Risk::Read && first > 0 && chars[usize::from(path[first].start) - 1] == '的';
         if prefix > cost::REASON_ENDED && core_exact && !whose && self.is_reason(&path[..first]) {
-            let at = usize::from(path[first].start);
-            let ended = chars[at - 1] == '了' || self.utterance.breaks & (1 << at) != 0;
-            let most = if ended { cost::REASON_ENDED } else { cost::REASON };
-            reason = ended;
-            total -= prefix - prefix.min(most);
+            let ended = self.is_ended(&path, first);
+            // 电压偏低 is known, word by word; 歌名叫 could make anything of what follows.
+            let known = !path[..first].iter().any(|step| step.role == Role::Unknown);
+            if ended || known {
+                let most = if ended { cost::REASON_ENDED } else { cost::REASON };
+                reason = ended;
+                total -= prefix - prefix.min(most);
+            }
         }
         let whole = !unexplained(&path[first..]) && (reason || !unexplained(&path[..first]));
         if frame.slang && !whole {
@@ -281,30 +307,8 @@ impl Scene<'_> {
         if !certain && core.len() == 1 && misheard > heard * cost::ALONE {
             return None;
         }
-        let mut another = false;
-        // What stands right before a thing may be part of its name.
-        for two in path.windows(2) {
-            let (before, thing) = (&two[0], &two[1]);
-            let named = matches!(thing.role, Role::Need) && !(reason && before.end <= path[first].start);
-            if named && (before.role == Role::Foreign || (before.role == Role::Unknown && self.could_name(before))) {
-                total = total.saturating_add(cost::MODIFIER);
-                another = true;
-            }
-        }
-        let is_verb = |step: &Step| matches!(step.role, Role::Verb | Role::Both);
-        // 仓库的灯: whose it is. A place that nobody knows is not left out.
-        for three in path.windows(3) {
-            let [owner, of, thing] = three else { continue };
-            let is_of = of.role == Role::Filler && chars[usize::from(of.start)..usize::from(of.end)] == ['的'];
-            let unknown = |step: &Step| matches!(step.role, Role::Foreign | Role::Unknown) && self.could_name(step);
-            // 大门的锁 is no gate either, though 锁 is a verb elsewhere.
-            let part = unknown(thing) || (thing.role == Role::Verb && path[..first + 1].iter().any(is_verb));
-            let other = (unknown(owner) && thing.role == Role::Need) || (owner.role == Role::Need && part);
-            if is_of && other && command.risk != Risk::Read {
-                total = total.saturating_add(cost::MODIFIER);
-                another = true;
-            }
-        }
+        let others = self.others(command, &path, first, reason);
+        total = total.saturating_add(cost::MODIFIER.saturating_mul(others));
         let far = |step: &Step| {
             step.role == Role::Need && !step.exact && step.end - step.start == 2 && step.cost > cost::FAR_HEARD
         };
@@ -321,6 +325,10 @@ impl Scene<'_> {
             .sum();
         let (slots, left_over, value) = self.fill(frame.command, command, &path);
         if frame.implied != 0 {
+            // 转速两万转的主轴 names a thing: a setting that only its unit tells of leaves nothing unexplained.
+            if !verb && unexplained(&path) {
+                return None;
+            }
             let measure = value?;
             if measure == Measure::Plain {
                 if !verb {
@@ -331,7 +339,8 @@ impl Scene<'_> {
                 return None;
             }
         }
-        if command.slots.iter().any(|slot| slot.required && !slots.contains_key(&slot.name)) {
+        let lacks_value = command.slots.iter().any(|slot| slot.required && !slots.contains_key(&slot.name));
+        if lacks_value {
             total = total.saturating_add(cost::NO_VALUE);
         }
         if !verb && !frame.slang && command.risk != Risk::Read {
@@ -343,11 +352,16 @@ impl Scene<'_> {
         let left_over = left_over || (command.risk != Risk::Read && self.is_told(&path));
         let half = path.iter().any(|step| !step.exact && step.cost == 75 && step.end - step.start == 1);
         let verb_exact = path.iter().filter(|step| matches!(step.role, Role::Verb | Role::Both)).all(|step| step.exact);
-        let strange = another || path.iter().any(|step| self.is_strange(frame, step));
+        let strange = others > 0
+            || self.goes_on(&path)
+            || self.is_somebodys(&path, first, reason)
+            || path.iter().any(|step| self.is_strange(frame, step));
+        let verb_goes_on = self.verb_goes_on(&path);
         path.shrink_to_fit();
         Some(Reading {
             command: usize::from(frame.command),
             cost: f32::from(total) / length,
+            lacks: if lacks_value { f32::from(cost::NO_VALUE) / length } else { 0.0 },
             slots,
             exact: core_exact,
             verb_exact,
@@ -355,32 +369,10 @@ impl Scene<'_> {
             left_over,
             half,
             strange,
+            verb_goes_on,
             verb,
             hazard,
             path,
-        })
-    }
-
-    /// 冷干机组 for 冷水机组: one syllable of a long name is another altogether, so it may be another thing.
-    fn is_strange(&self, frame: &Frame, step: &Step) -> bool {
-        let len = usize::from(step.end - step.start);
-        if step.role != Role::Need || step.exact || len < STRANGE_LEN_MIN {
-            return false;
-        }
-        let places = self.starts[usize::from(step.start)]..self.starts[usize::from(step.start) + 1];
-        let found = &self.found[usize::from(places.start)..usize::from(places.end)];
-        let same = found.iter().find(|found| {
-            let word = self.words.word(found.word);
-            let needed = self.words.concepts(word).iter().any(|concept| frame.needs().contains(concept));
-            found.end == step.end && found.cost == step.cost && needed && word.len() == len
-        });
-        let Some(found) = same else { return false };
-        let word = self.words.word(found.word);
-        let said = self.words.chars(word).iter().zip(self.words.syllables(word));
-        said.enumerate().any(|(at, (ch, syllable))| {
-            let at = usize::from(step.start) + at;
-            let (heard, readings) = (self.utterance.chars[at], &self.utterance.readings[at]);
-            self.sounds.cost_of(heard, readings, *ch, *syllable) >= STRANGE
         })
     }
 
@@ -401,6 +393,22 @@ impl Scene<'_> {
             verb |= word.actions != 0 && found.end - found.start >= 2;
         }
         !(thing && verb)
+    }
+
+    /// Whether what stands before the first word of the command is a clause of its own: a break or 了 ends it, and only 把,
+    /// 赶紧 and the like stand between.
+    fn is_ended(&self, path: &[Step], first: usize) -> bool {
+        let chars = &self.utterance.chars;
+        let of_the_command = |step: &&Step| {
+            step.role == Role::Filler && chars[usize::from(step.end) - 1] != '了' && !self.breaks_before(step.start)
+        };
+        let between = path[..first].iter().rev().take_while(of_the_command).count();
+        let at = path[first - between].start;
+        self.breaks_before(at) || (at > 0 && chars[usize::from(at) - 1] == '了')
+    }
+
+    fn breaks_before(&self, at: u8) -> bool {
+        self.utterance.breaks & (1 << at) != 0
     }
 
     /// 停止启动水泵: a verb of something else that nothing explains makes two orders of one, and neither is done.
@@ -435,12 +443,6 @@ impl Scene<'_> {
             && path.iter().filter(|step| matches!(step.role, Role::Verb | Role::Both)).count() == 1
             && chars.last() == Some(&'了');
         done && !asked && !reason
-    }
-
-    /// 饿 before 号, a verb or a particle does not name a thing; a word of two unknown characters might.
-    fn could_name(&self, step: &Step) -> bool {
-        let ch = self.utterance.chars[usize::from(step.start)];
-        !"了的个台把给".contains(ch)
     }
 
     /// What the slots hold, whether a value is left over, and the measure of the value that is set.
@@ -571,11 +573,6 @@ impl Scene<'_> {
             .map(|hazard| hazard.kind)
     }
 }
-
-/// Shortest name of which a strange syllable makes another; of a shorter one it costs too much anyway.
-const STRANGE_LEN_MIN: usize = 3;
-/// What a syllable costs that sounds like nothing of the word, in hundredths.
-const STRANGE: u8 = 90;
 
 /// Characters that make a request of a sentence that could tell what happened.
 const ASKING: &str = "把将给请烦帮让叫快赶马立先可该要吧别不用甭呗咯喽太";

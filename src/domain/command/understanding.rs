@@ -3,10 +3,12 @@
 //! It is built once, when a command set or a learned set becomes active, and is never changed: a swap is a swap of
 //! the whole, so that no utterance is ever understood half by the old words and half by the new.
 
+use std::sync::Arc;
+
 use super::decide::Thresholds;
 use super::definition::{Commands, Definition};
 use super::frame::{self, Frames};
-use super::hazard::Rules;
+use super::hazard::{self, Rules};
 use super::instead::Instead;
 use super::lexicon::Lexicon;
 use super::pattern::Patterns;
@@ -26,7 +28,7 @@ pub struct Learned {
     /// Phrases of the floor and the command that each means; things of the same trade may stand beside them.
     pub slang: Vec<(String, String)>,
     /// Commands that were registered later.
-    pub commands: Vec<Definition>,
+    pub commands: Vec<Arc<Definition>>,
     /// What was taught, word for word, and the command: whatever is learned later must not change it.
     pub examples: Vec<(String, String)>,
     /// What agents are told instead of a description or a skill. Understanding has nothing to do with it; it is part of
@@ -53,6 +55,14 @@ impl Learned {
         own.chain(taught).map(|(text, command)| (utterance::plain(text), command.clone())).collect()
     }
 
+    /// The same beside `commands`: a learned command whose name they have by now is left out, for what a person wrote wins.
+    #[must_use]
+    pub fn beside(&self, commands: &Commands) -> Learned {
+        let mut learned = self.clone();
+        learned.commands.retain(|new| !commands.list.iter().any(|known| known.id == new.id));
+        learned
+    }
+
     /// Nothing was.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -71,6 +81,8 @@ pub struct Understanding {
     pub(super) thresholds: Thresholds,
     pub(super) lead: Vec<Box<[char]>>,
     pub(super) trail: Vec<Box<[char]>>,
+    /// Words of the set that are passed over; none of them is a hazard, a verb or a thing.
+    pub(super) skip: Vec<Box<[char]>>,
 }
 
 impl Understanding {
@@ -93,7 +105,12 @@ impl Understanding {
         let phrases: Vec<(String, String)> = learned.phrases.iter().chain(&learned.slang).cloned().collect();
         let patterns = Patterns::compile(&commands.list, &phrases, &sounds);
         let (words, frames) = frame::compile(&commands, lexicon, &learned.slang, &sounds);
-        let boxed = |words: &[String]| words.iter().map(|word| word.chars().collect()).collect();
+        let boxed =
+            |words: &[String]| -> Vec<Box<[char]>> { words.iter().map(|word| word.chars().collect()).collect() };
+        let mut skip: Vec<Box<[char]>> =
+            commands.skip_words.iter().map(|word| utterance::plain(word).chars().collect()).collect();
+        skip.retain(|word| !word.is_empty() && !words.says_something(word));
+        skip.retain(|word| hazard::of_word(&word.iter().collect::<String>()).is_none());
         Understanding {
             rules: Rules::default(),
             thresholds: Thresholds::default(),
@@ -102,6 +119,7 @@ impl Understanding {
             frames,
             lead: boxed(&lexicon.lead),
             trail: boxed(&lexicon.trail),
+            skip,
             commands,
             sounds,
         }
@@ -122,7 +140,7 @@ impl Understanding {
     /// The definition of this command.
     #[must_use]
     pub fn definition(&self, id: &str) -> Option<&Definition> {
-        self.commands.list.iter().find(|command| command.id == id)
+        self.commands.list.iter().find(|command| command.id == id).map(Arc::as_ref)
     }
 
     /// `text` as the stages see it; none when there is nothing to understand, or too much.

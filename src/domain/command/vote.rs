@@ -81,7 +81,8 @@ pub(super) fn lifted(understanding: &Understanding, utterance: &Utterance, label
             && own.is_none_or(|own| other.cost <= own.cost)
     });
     // 食堂的空调: another one, whatever the classifier thinks.
-    if own.is_some_and(|own| own.strange) && definition.risk != Risk::Read {
+    let len = utterance.chars.len();
+    if own.is_some_and(|own| own.may_be_another(definition.risk) || own.is_cut_short(definition.risk, len)) {
         return None;
     }
     let by_reading = own.filter(|own| own.cost <= lift && is_liftable(own, definition.risk, utterance));
@@ -110,7 +111,7 @@ pub(super) fn worth_asking(understanding: &Understanding, labels: &[Candidate]) 
 }
 
 fn is_liftable(reading: &Reading, risk: Risk, utterance: &Utterance) -> bool {
-    if reading.hazard.is_some() || reading.left_over || reading.half || (reading.strange && risk != Risk::Read) {
+    if reading.hazard.is_some() || reading.left_over || reading.half {
         return false;
     }
     let is_unexplained = |step: &&Step| matches!(step.role, Role::Unknown | Role::Foreign);
@@ -132,7 +133,9 @@ fn by_form(
 ) -> Option<Slots> {
     let (first, others) = labels.split_first()?;
     let definition = understanding.definition(&first.command)?;
-    if !hazards.is_empty() || names_another(understanding, utterance, &first.command) {
+    // 小车撞了 tells what happened, and is no 小车装货.
+    let told = definition.risk != Risk::Read && utterance.chars.last() == Some(&'了');
+    if told || !hazards.is_empty() || names_another(understanding, utterance, &first.command) {
         return None;
     }
     let (cost, slots) = aligned(understanding, utterance, definition)?;
@@ -293,9 +296,13 @@ mod tests {
     #[test]
     fn a_vote_lifts_what_words_and_sounds_allow() {
         // One word that nothing explains is too much of so short a sentence.
-        check("启动二号泵哩唏", "pump_start", 0.95, "none", "pump_start 2");
-        check("启动二号泵哩唏", "pump_start", 0.5, "none", "nothing pump_start");
-        check("启动二号泵哩唏", "pump_stop", 0.95, "none", "nothing pump_stop");
+        check("二号泵启动哩唏", "pump_start", 0.95, "none", "pump_start 2");
+        check("二号泵启动哩唏", "pump_start", 0.5, "none", "nothing pump_start");
+        check("二号泵启动哩唏", "pump_stop", 0.95, "none", "nothing pump_stop");
+        // It may be another thing, or somebody who starts it.
+        check("启动二号泵哩唏", "pump_start", 0.95, "none", "nothing pump_start");
+        check("启动哩唏二号泵", "pump_start", 0.95, "none", "nothing pump_start");
+        check("哩唏启动二号泵", "pump_start", 0.95, "none", "nothing pump_start");
     }
 
     #[test]

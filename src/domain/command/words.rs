@@ -232,6 +232,12 @@ impl Words {
         all
     }
 
+    /// Is it an action, a thing or a place?
+    pub(super) fn says_something(&self, text: &[char]) -> bool {
+        let says = |word: &Word| word.actions != 0 || word.concepts_len > 0 || word.zone != u16::MAX;
+        self.words.iter().any(|word| self.chars(word) == text && says(word))
+    }
+
     /// Is there such a word?
     pub(super) fn contains(&self, text: &[char]) -> bool {
         self.words.iter().any(|word| self.chars(word) == text)

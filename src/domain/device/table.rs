@@ -149,7 +149,8 @@ pub struct Device {
 #[derive(Debug, Clone, Default)]
 pub struct Devices {
     buses: BTreeMap<String, Bus>,
-    devices: Vec<Device>,
+    /// Shared: the simulator's table and the plant's, which may have more interlocks, speak of the same devices.
+    devices: Vec<Arc<Device>>,
     by_name: BTreeMap<String, usize>,
     pub(super) interlocks: Interlocks,
 }
@@ -177,7 +178,7 @@ impl Devices {
                     .map_err(|why| at(&device.name, Place::Point(point.name.clone()), why))?;
             }
             table.by_name.insert(device.name.clone(), table.devices.len());
-            table.devices.push(device);
+            table.devices.push(Arc::new(device));
         }
         for device in &table.devices {
             for action in device.actions.values() {
@@ -192,12 +193,12 @@ impl Devices {
     /// The device of this name.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&Device> {
-        self.by_name.get(name).and_then(|at| self.devices.get(*at))
+        self.by_name.get(name).and_then(|at| self.devices.get(*at)).map(Arc::as_ref)
     }
 
     /// All devices, in the order of the configuration.
     pub fn iter(&self) -> impl Iterator<Item = &Device> {
-        self.devices.iter()
+        self.devices.iter().map(Arc::as_ref)
     }
 
     /// How many devices there are.
@@ -214,18 +215,18 @@ impl Devices {
 
     /// All devices of one kind.
     pub fn of_kind<'a>(&'a self, kind: &str) -> impl Iterator<Item = &'a Device> {
-        self.devices.iter().filter(move |device| device.kind == kind)
+        self.iter().filter(move |device| device.kind == kind)
     }
 
     /// The device of this kind and number.
     #[must_use]
     pub fn numbered(&self, kind: &str, number: u32) -> Option<&Device> {
-        self.devices.iter().find(|device| device.kind == kind && device.number == Some(number))
+        self.iter().find(|device| device.kind == kind && device.number == Some(number))
     }
 
     /// All devices that stand in a zone.
     pub fn in_zone<'a>(&'a self, zone: &str) -> impl Iterator<Item = &'a Device> {
-        self.devices.iter().filter(move |device| device.zone.as_deref() == Some(zone))
+        self.iter().filter(move |device| device.zone.as_deref() == Some(zone))
     }
 
     /// All buses, by name.
@@ -264,7 +265,7 @@ impl Devices {
                 write.point == point.name && write.device.as_deref().unwrap_or(&owner.name) == device.name
             }),
         };
-        let actions = self.devices.iter().flat_map(|owner| owner.actions.values().map(move |action| (owner, action)));
+        let actions = self.iter().flat_map(|owner| owner.actions.values().map(move |action| (owner, action)));
         actions
             .filter(|(owner, action)| writes_it(owner, action))
             .map(|(_, action)| action.risk)

@@ -529,8 +529,7 @@ fn quoted(text: &str) -> Vec<String> {
     found
 }
 
-/// A warning is never taken out.
-/// The sentences that warn.
+/// The sentences that warn. A warning is never taken out.
 pub(super) fn warnings(text: &str) -> Vec<&str> {
     sentences(text).into_iter().map(str::trim).filter(|sentence| warns(sentence)).collect()
 }

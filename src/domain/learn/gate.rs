@@ -3,6 +3,8 @@
 //! Refusals come first and are hard; a person cannot wave them through, because each would make some other sentence
 //! mean something else. What is left is taken, or put to a person when it is dangerous or the policy says so.
 
+use std::sync::Arc;
+
 use crate::command::cascade::{Stages, Step, Walk};
 use crate::command::definition::{Commands, Definition};
 use crate::command::hazard::{Rules, hazards};
@@ -53,7 +55,7 @@ pub enum Proposal {
         command: String,
     },
     /// Channel C: a new command.
-    New(Box<Definition>),
+    New(Arc<Definition>),
     /// What agents are told of a tool, or a skill, is wrong.
     Repair(Box<Repair>),
 }
@@ -317,7 +319,7 @@ impl<'a> Gate<'a> {
         let mut after = self.learned.clone();
         let whole = (text.to_owned(), target.to_owned());
         match proposal {
-            Proposal::New(definition) => after.commands.push((**definition).clone()),
+            Proposal::New(definition) => after.commands.push(Arc::clone(definition)),
             Proposal::Slang { .. } => after.slang.push(whole),
             Proposal::Repair(_) => {}
             Proposal::Correction { .. } => {

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use thiserror::Error;
 
 /// Sentences that are taught at most; of more, the last ones. Each costs time in each round.
-pub const TAUGHT_MAX: usize = 256;
+const TAUGHT_MAX: usize = 256;
 /// Sentences that are kept as they are at most: all of the shipped regression set. With a third of it, other rejects of it
 /// became clear opinions.
 pub const KEPT_MAX: usize = 1200;
@@ -30,6 +30,12 @@ const CLEAR: f32 = 0.5;
 const RISEN: f32 = 0.15;
 /// A chance that the cascade acts on (`command::decide::Thresholds`); none may be lost.
 const ACTED_ON: f32 = 0.8;
+
+/// The last of what is to be taught and the first of what is to be kept, as many as a head takes.
+#[must_use]
+pub fn bounded<'a, T, K>(taught: &'a [T], kept: &'a [K]) -> (&'a [T], &'a [K]) {
+    (&taught[taught.len().saturating_sub(TAUGHT_MAX)..], &kept[..kept.len().min(KEPT_MAX)])
+}
 
 /// What the model makes of a sentence.
 #[derive(Debug, Clone, PartialEq)]
@@ -84,8 +90,7 @@ impl Head {
     /// # Errors
     /// Why there is none.
     pub fn teach(lessons: &[Lesson], kept: &[Seen]) -> Result<Head, Unteachable> {
-        let lessons = &lessons[lessons.len().saturating_sub(TAUGHT_MAX)..];
-        let kept = &kept[..kept.len().min(KEPT_MAX)];
+        let (lessons, kept) = bounded(lessons, kept);
         if lessons.iter().any(|lesson| lesson.seen.hidden.is_empty()) {
             return Err(Unteachable::NothingToSee);
         }

@@ -7,7 +7,6 @@
 
 mod notice;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -44,52 +43,56 @@ const LOG_PATIENCE: Duration = Duration::from_secs(10);
 
 /// What a learned set stands on.
 pub struct Basis {
-    /// The commands of the files.
+    /// The commands of the files, shared with the set that is in force.
     pub commands: Commands,
-    /// The words.
-    pub lexicon: Lexicon,
-    /// The costs of mishearing.
-    pub confusions: Confusions,
+    /// Reads the words that a set is compiled with. They are read for each compilation, and nobody holds them between.
+    pub vocabulary: fn() -> Result<Vocabulary, String>,
     /// What the commands may name.
     pub devices: Arc<Devices>,
     /// Who may take what passes the gate.
     pub policy: Policy,
     /// How long an answer may follow its question by voice.
     pub dialogue: Duration,
+}
+
+/// What a set is compiled with, and held against.
+pub struct Vocabulary {
+    /// The words.
+    pub lexicon: Lexicon,
+    /// The costs of mishearing.
+    pub confusions: Confusions,
     /// Sentences whose meaning must not change.
     pub replay: Vec<Example>,
 }
 
 impl Basis {
-    /// The commands with what was learned, for the listener. A learned command whose name the files have by now is left
-    /// out: what a person wrote wins.
-    #[must_use]
-    pub fn ears(&self, learned: &Learned, version: u64) -> Ears {
-        let learned = self.fitting(learned);
-        let course = Course::of(&learned, &self.replay);
-        let understanding =
-            Understanding::compile_learned(self.commands.clone(), &self.lexicon, &self.confusions, &learned);
-        let bound = understanding.commands().list.iter().filter(|command| !command.bind.is_empty());
-        let binds: BTreeMap<_, _> = bound.map(|command| (command.id.clone(), command.bind.clone())).collect();
-        Ears::new(understanding, binds, Arc::clone(&self.devices), self.dialogue, Lesson { version, course })
+    /// The commands with what was learned, for the listener.
+    ///
+    /// # Errors
+    /// [`NotLearned::Words`].
+    pub fn ears(&self, learned: &Learned, version: u64) -> Result<Ears, NotLearned> {
+        let Vocabulary { lexicon, confusions, replay } = self.words()?;
+        let learned = learned.beside(&self.commands);
+        let course = Course::of(&learned, &replay);
+        let understanding = Understanding::compile_learned(self.commands.clone(), &lexicon, &confusions, &learned);
+        Ok(Ears::new(understanding, Arc::clone(&self.devices), self.dialogue, Lesson { version, course }))
     }
 
-    fn fitting(&self, learned: &Learned) -> Learned {
-        let mut learned = learned.clone();
-        learned.commands.retain(|new| !self.commands.list.iter().any(|known| known.id == new.id));
-        learned
+    fn words(&self) -> Result<Vocabulary, NotLearned> {
+        (self.vocabulary)().map_err(NotLearned::Words)
     }
 
-    fn review(&self, learned: &Learned, proposal: &Proposal, policy: Policy) -> Review {
-        let base = Base { commands: &self.commands, lexicon: &self.lexicon, confusions: &self.confusions };
+    fn review(&self, learned: &Learned, proposal: &Proposal, policy: Policy) -> Result<Review, NotLearned> {
+        let Vocabulary { lexicon, confusions, replay } = self.words()?;
+        let base = Base { commands: &self.commands, lexicon: &lexicon, confusions: &confusions };
         // What every command says of itself counts as taught.
         let own = self.commands.list.iter().flat_map(|command| {
             std::iter::once(&command.text)
                 .chain(&command.aliases)
                 .map(|text| Example { sentence: text.clone(), means: Some(command.id.clone()) })
         });
-        let replay: Vec<Example> = self.replay.iter().cloned().chain(own).collect();
-        review(base, &self.fitting(learned), proposal, &replay, policy)
+        let replay: Vec<Example> = replay.into_iter().chain(own).collect();
+        Ok(review(base, &learned.beside(&self.commands), proposal, &replay, policy))
     }
 }
 
@@ -159,6 +162,9 @@ pub enum NotLearned {
     /// The log cannot be written.
     #[error("the evidence log cannot be written; nothing was learned")]
     NotRecorded,
+    /// The words that a set is compiled with do not read.
+    #[error("the words of the commands do not read: {0}")]
+    Words(String),
     /// What the state says.
     #[error(transparent)]
     State(#[from] NotKept),
@@ -386,7 +392,7 @@ impl Owner {
     async fn review(&self, proposal: &Proposal, policy: Policy) -> Result<Review, NotLearned> {
         let (basis, learned, proposal) = (Arc::clone(&self.basis), self.learned.clone(), proposal.clone());
         let reviewed = tokio::task::spawn_blocking(move || basis.review(&learned, &proposal, policy)).await;
-        reviewed.map_err(|_| NotLearned::Stopping)
+        reviewed.map_err(|_| NotLearned::Stopping)?
     }
 
     async fn propose(&mut self, wish: Wish) -> Result<Proposed, NotLearned> {
@@ -575,7 +581,7 @@ impl Owner {
         });
         let (basis, learned, version) = (Arc::clone(&self.basis), self.learned.clone(), self.version);
         let ears = tokio::task::spawn_blocking(move || basis.ears(&learned, version)).await;
-        let ears = ears.map_err(|_| NotLearned::Stopping)?;
+        let ears = ears.map_err(|_| NotLearned::Stopping)??;
         self.listener.swap(ears).await.map_err(|_| NotLearned::Stopping)
     }
 

@@ -3,6 +3,8 @@
 //! These are guesses. None of them teaches anything by itself: each becomes a proposal that the gate reviews, and what
 //! a machine guessed waits for a person.
 
+use std::sync::Arc;
+
 use interlock_domain::command::bind;
 use interlock_domain::command::definition::Definition;
 use interlock_domain::command::number;
@@ -87,7 +89,7 @@ impl Appeared {
             return None;
         }
         let bind = bind::parse(&json!({ "tool": self.tool, "input": {} })).ok()?;
-        Some(Proposal::New(Box::new(Definition {
+        Some(Proposal::New(Arc::new(Definition {
             id: format!("mcp_{}", self.tool),
             text: text.to_owned(),
             aliases: Vec::new(),
@@ -149,7 +151,7 @@ mod tests {
         let repair = tool("", true, true).repair();
         assert!(matches!(&repair, Some(Proposal::Repair(one)) if !one.text.contains("pages")), "{repair:?}");
         let risk = |appeared: Appeared| match appeared.proposal() {
-            Some(Proposal::New(new)) => Some((new.id, new.risk)),
+            Some(Proposal::New(new)) => Some((new.id.clone(), new.risk)),
             Some(Proposal::Correction { .. } | Proposal::Slang { .. } | Proposal::Repair(_)) | None => None,
         };
         assert_eq!(risk(tool("查询工单", true, true)), Some(("mcp_mes_report".to_owned(), Risk::Operate)));

@@ -225,6 +225,8 @@ pub(super) fn takes_back(text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use interlock_domain::command::definition::{Commands, Definition};
     use interlock_domain::command::lexicon::{Class, Lexicon};
     use interlock_domain::command::sound::Confusions;
@@ -250,7 +252,7 @@ mod tests {
 
     fn understanding() -> Understanding {
         let device = ("device", SlotKind::DeviceNo, false);
-        let list = vec![
+        let list = [
             command("pump_start", "启动[{device}]水泵", &[device]),
             command("fan_start", "启动[{device}]风机", &[device]),
             command("fan_stop", "停止[{device}]风机", &[device]),
@@ -268,6 +270,7 @@ mod tests {
             attributes: vec![class("SPEED", "转速"), class("OPENING", "开度")],
             ..Lexicon::default()
         };
+        let list = list.map(Arc::new).to_vec();
         let commands = Commands { zones: vec!["泵房".to_owned()], list, ..Commands::default() };
         Understanding::compile(commands, &lexicon, &Confusions { other: 60, ..Confusions::default() })
     }

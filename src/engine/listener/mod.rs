@@ -11,8 +11,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use interlock_domain::command::bind::{self, BindError, Step};
-use interlock_domain::command::cascade::{self, Stages, Walk};
+use interlock_domain::command::bind::{self, BindError};
+use interlock_domain::command::cascade::{self, Begun, Stages, Walk};
 use interlock_domain::command::resolution::{Likeness, Outcome, Refused, Resolution, Slots, Understood};
 use interlock_domain::command::understanding::Understanding;
 use interlock_domain::device::table::Devices;
@@ -53,10 +53,9 @@ const MISS_PATIENCE: Duration = Duration::from_secs(30);
 /// How long an answer waits for its actions to end and to be recorded: longer than any tool may take.
 const REPLY_PATIENCE: Duration = Duration::from_secs(180);
 
-/// What is understood, and what it is bound to. Swapped as a whole.
+/// What is understood, with what it is bound to. Swapped as a whole.
 pub struct Ears {
     understanding: Understanding,
-    binds: BTreeMap<String, Vec<Step>>,
     devices: Arc<Devices>,
     /// How long an answer may follow its question by voice. After that a person has to name the question.
     patience: Duration,
@@ -67,14 +66,8 @@ pub struct Ears {
 impl Ears {
     /// The commands, and the devices that they may name.
     #[must_use]
-    pub fn new(
-        understanding: Understanding,
-        binds: BTreeMap<String, Vec<Step>>,
-        devices: Arc<Devices>,
-        patience: Duration,
-        lesson: Lesson,
-    ) -> Ears {
-        Ears { understanding, binds, devices, patience, lesson }
+    pub fn new(understanding: Understanding, devices: Arc<Devices>, patience: Duration, lesson: Lesson) -> Ears {
+        Ears { understanding, devices, patience, lesson }
     }
 }
 
@@ -220,7 +213,8 @@ impl Owner {
                     None => break,
                     Some(Message::Hear { said, back }) => self.hear(said, back).await,
                     Some(Message::Understand { text, back }) => {
-                        let found = self.understand(&text).command().cloned();
+                        let walk = Walk::new(&self.ears.understanding, &text, Stages::PURE);
+                        let found = walk.found().command().cloned();
                         let _ = back.send(found.map(|one| (one.command, one.slots)));
                     }
                     Some(Message::Swap { ears, back }) => {
@@ -258,7 +252,8 @@ impl Owner {
             };
             return self.only_say(draft, Some(text.clone()), back);
         }
-        let resolution = self.understand(&said.text);
+        let walk = Walk::new(&self.ears.understanding, &said.text, self.later.stages());
+        let resolution = walk.found().clone();
         let reply = open.map(|open| dialogue::reply(&self.ears.understanding, &open, &said.text, &resolution));
         if let Some(Reply::Means(both)) = reply {
             self.notice(&said, &resolution, now);
@@ -266,25 +261,27 @@ impl Owner {
                 .heard(Heard { said, resolution: *both, passages: Vec::new(), without_model: None, back })
                 .await;
         }
-        let step = Walk::new(&self.ears.understanding, &said.text, self.later.stages()).next();
-        match step {
+        match walk.next() {
             cascade::Step::Done(resolution) => {
                 self.notice(&said, &resolution, now);
                 self.heard(Heard { said, resolution, passages: Vec::new(), without_model: None, back }).await;
             }
-            cascade::Step::Classify(_) | cascade::Step::Retrieve(_) => self.walk_on(said, back),
+            cascade::Step::Classify(_) | cascade::Step::Retrieve(_) => {
+                let begun = walk.rest();
+                self.walk_on(said, begun, back);
+            }
         }
     }
 
     /// The later stages take their time, and no other sentence waits for them.
-    fn walk_on(&mut self, said: Said, back: oneshot::Sender<Value>) {
+    fn walk_on(&mut self, said: Said, begun: Begun, back: oneshot::Sender<Value>) {
         let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else {
             let _ = back.send(words::plain(&said, &words::BUSY));
             return;
         };
         let (ears, later) = (Arc::clone(&self.ears), self.later.clone());
         self.under_way.spawn(async move {
-            let finished = stages::finish(&ears.understanding, &said.text, &later).await;
+            let finished = stages::finish(&ears.understanding, begun, &later).await;
             drop(place);
             let stages::Finished { resolution, passages, without_model } = finished;
             Some(Box::new(Heard { said, resolution, passages, without_model, back }))
@@ -400,22 +397,12 @@ impl Owner {
         }
     }
 
-    fn understand(&self, text: &str) -> Resolution {
-        let walk = Walk::new(&self.ears.understanding, text, Stages::PURE);
-        match walk.next() {
-            cascade::Step::Done(resolution) => resolution,
-            // No stage of this build asks for more.
-            cascade::Step::Classify(_) | cascade::Step::Retrieve(_) => Resolution::rejected(Refused::NoCommand),
-        }
-    }
-
     fn wanted(&self, command: &Understood) -> Result<Vec<Wanted>, BindError> {
-        let steps = self.ears.binds.get(&command.command).ok_or(BindError::Nothing)?;
+        let known = self.ears.understanding.definition(&command.command).ok_or(BindError::Nothing)?;
         let slots: Map<String, Value> =
             command.slots.iter().map(|(name, value)| (name.clone(), value.to_json())).collect();
-        let protective = self.ears.understanding.definition(&command.command).is_some_and(|known| known.protective)
-            && command.likeness != Likeness::Near;
-        let calls = bind::bind(steps, &slots, &self.ears.devices)?;
+        let protective = known.protective && command.likeness != Likeness::Near;
+        let calls = bind::bind(&known.bind, &slots, &self.ears.devices)?;
         Ok(calls.into_iter().map(|(tool, input)| Wanted { tool, input, protective }).collect())
     }
 

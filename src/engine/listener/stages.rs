@@ -1,7 +1,7 @@
 //! The stages that need the world: the classifier and the library. Each may be missing, busy or slow; a sentence then
 //! goes on without it, and nothing of the cascade is decided here.
 
-use interlock_domain::command::cascade::{Stages, Step, Walk};
+use interlock_domain::command::cascade::{Begun, Stages, Step, Walk};
 use interlock_domain::command::resolution::{Passage, Resolution, Stage};
 use interlock_domain::command::understanding::Understanding;
 
@@ -34,9 +34,7 @@ impl Later {
         let knowledge = self.librarian.as_ref().map(|_| Stage::Knowledge);
         model.into_iter().chain(knowledge).fold(Stages::PURE, Stages::with)
     }
-}
 
-impl Later {
     /// Hands what was learned to the model, as a whole.
     pub(super) fn teach(&self, lesson: &Lesson) {
         if let Some(inference) = &self.inference {
@@ -65,7 +63,7 @@ impl Later {
                 value["result"] = if done { "done" } else { "failed" }.into();
                 value["message"] = answered.text.into();
                 if !done {
-                    let text = words::model_ended(answered.ended.code());
+                    let text = words::model_ended(&answered.ended);
                     value["message"] = text.pick(draft.said.lang).into();
                 }
             }
@@ -85,9 +83,9 @@ pub(super) struct Finished {
     pub(super) without_model: Option<Without>,
 }
 
-/// Walks a sentence to its end.
-pub(super) async fn finish(understanding: &Understanding, text: &str, later: &Later) -> Finished {
-    let mut walk = Walk::new(understanding, text, later.stages());
+/// Walks a sentence that has begun to its end.
+pub(super) async fn finish(understanding: &Understanding, begun: Begun, later: &Later) -> Finished {
+    let mut walk = Walk::resume(understanding, begun);
     let (mut passages, mut without_model) = (Vec::new(), None);
     loop {
         match walk.next() {

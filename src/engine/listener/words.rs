@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use interlock_domain::agent::Ended;
 use interlock_domain::command::bind::BindError;
 use interlock_domain::command::resolution::{HazardKind, Outcome, Refused, Resolution, Understood};
 use interlock_domain::command::understanding::Understanding;
@@ -205,14 +206,15 @@ pub(super) fn read_out(passages: &[Found]) -> Text {
 }
 
 /// The language model's run did not end with an answer.
-pub(super) fn model_ended(code: &str) -> Text {
-    if code == "denied_repeatedly" {
+pub(super) fn model_ended(ended: &Ended) -> Text {
+    if let Ended::DeniedRepeatedly { .. } = ended {
         return made(
             "the language model wished again and again for what is denied, so its run was ended; see `interlock trace`"
                 .to_owned(),
             "语言模型反复请求被拒绝的操作，本次运行已结束，请查看 interlock trace".to_owned(),
         );
     }
+    let code = ended.code();
     made(
         format!("the language model gave no whole answer ({code}); see `interlock trace`"),
         format!("语言模型没有给出完整回答（{code}），请查看 interlock trace"),

@@ -32,7 +32,7 @@ pub(super) struct Launch {
     pub(super) tau: Duration,
     pub(super) again_for: Option<TaskId>,
     pub(super) reply: Option<Reply<Result<WorkerKey, SpawnRefused>>>,
-    pub(super) requests: SyncSender<Request>,
+    pub(super) requests: SyncSender<Box<Request>>,
     pub(super) bell: Bell,
     pub(super) ear: Arc<str>,
 }
@@ -64,11 +64,11 @@ impl Launch {
         let process = Process::start(&mut command);
         let Launch { spec, child, again_for, reply, requests, bell, .. } = self;
         let launched = Launched { spec, child, again_for, reply, process };
-        match requests.try_send(Request::Launched(Box::new(launched))) {
+        match requests.try_send(Box::new(Request::Launched(Box::new(launched)))) {
             Ok(()) => bell.ring(),
             Err(TrySendError::Full(request) | TrySendError::Disconnected(request)) => {
                 // Nobody supervises: then it must not run.
-                if let Request::Launched(launched) = request
+                if let Request::Launched(launched) = *request
                     && let Ok(process) = launched.process
                 {
                     process.kill_group();

@@ -182,7 +182,8 @@ enum Request {
 /// microseconds; await the answer, or wait for it with a limit.
 #[derive(Debug, Clone)]
 pub struct Supervisor {
-    requests: SyncSender<Request>,
+    /// Boxed: the ring touches every slot when it is made, and most requests are small.
+    requests: SyncSender<Box<Request>>,
     bell: Bell,
     figures: Arc<SharedFigures>,
     tier: Tier,
@@ -336,7 +337,7 @@ impl Supervisor {
     /// Ends the supervision itself. Workers that still run go on unwatched: stop them first.
     pub fn end(&self) {
         // A full or closed queue means that nobody supervises any more.
-        let _ = self.requests.try_send(Request::End);
+        let _ = self.requests.try_send(Box::new(Request::End));
         self.bell.ring();
     }
 
@@ -354,7 +355,7 @@ impl Supervisor {
 
     fn ask<T>(&self, request: impl FnOnce(Reply<T>) -> Request) -> Ask<T> {
         let (reply, answer) = oneshot::channel();
-        match self.requests.try_send(request(reply)) {
+        match self.requests.try_send(Box::new(request(reply))) {
             Ok(()) => self.bell.ring(),
             // The request is dropped with its reply: the asker sees that nobody answers.
             Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => {}

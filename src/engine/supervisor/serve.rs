@@ -29,8 +29,8 @@ impl Patrol {
     pub(super) fn serve(&mut self, now: Tick) -> ControlFlow<()> {
         for _ in 0..SERVED_MAX {
             match self.inbox.try_recv() {
-                Ok(Request::End) => return ControlFlow::Break(()),
-                Ok(request) => self.serve_one(request, now),
+                Ok(request) if matches!(*request, Request::End) => return ControlFlow::Break(()),
+                Ok(request) => self.serve_one(*request, now),
                 // We hold an end ourselves, so nobody is ever the last to go.
                 Err(TryRecvError::Empty | TryRecvError::Disconnected) => {
                     self.behind = false;
