@@ -186,8 +186,9 @@ impl Shared {
 #[derive(Debug, Clone)]
 pub struct Writer {
     pub(super) shared: Arc<Shared>,
-    /// Boxed: the ring touches every slot when it is made, and 4096 rows in place are more than a mebibyte.
-    pub(super) queue: SyncSender<Box<Entry>>,
+    /// In place, although the ring touches every slot when it is made (1.2 MiB): a box for each row took an append from
+    /// 94 to 107 ns and its 99th percentile from 0.4 to 1.7 us.
+    pub(super) queue: SyncSender<Entry>,
     pub(super) acks: watch::Receiver<Acks>,
 }
 
@@ -199,8 +200,7 @@ impl Writer {
     pub fn append(&self, entry: Entry) -> Result<(), NotTaken> {
         let weight = entry.row.weight();
         let now = entry.now;
-        let given_back = |why, entry| Err(NotTaken { why, entry });
-        let entry = Box::new(entry);
+        let given_back = |why, entry| Err(NotTaken { why, entry: Box::new(entry) });
         if self.shared.bytes.load(Ordering::Relaxed) + weight > QUEUE_BYTES_MAX {
             return given_back(NotWritten::QueueFull, entry);
         }

@@ -66,7 +66,7 @@ struct Trouble {
 pub(super) struct Thread {
     settings: Settings,
     shared: Arc<Shared>,
-    queue: Receiver<Box<Entry>>,
+    queue: Receiver<Entry>,
     acks: watch::Sender<Acks>,
     /// `None` after a fault whose handle must not be used again.
     log: Option<Log>,
@@ -95,7 +95,7 @@ impl Thread {
     pub(super) fn new(
         settings: Settings,
         shared: Arc<Shared>,
-        queue: Receiver<Box<Entry>>,
+        queue: Receiver<Entry>,
         acks: watch::Sender<Acks>,
         log: Result<Log, Fault>,
     ) -> Thread {
@@ -201,7 +201,7 @@ impl Thread {
             let Ok(entry) = self.queue.try_recv() else { break };
             taken += 1;
             bytes += entry.row.weight();
-            self.keep(*entry);
+            self.keep(entry);
         }
         if taken > 0 {
             self.shared.queued.fetch_sub(i64::try_from(taken).unwrap_or(0), Ordering::SeqCst);
