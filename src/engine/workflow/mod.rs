@@ -7,7 +7,7 @@
 
 pub mod tool;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -306,16 +306,18 @@ impl Workflows {
 
     /// Looks up what has been found out of attempts whose outcome was not known.
     async fn refresh(&self, id: u64) -> Result<(), Refusal> {
-        let open: Vec<(usize, Option<CallId>, Option<CallId>)> = self.with(id, |workflow| {
+        let (open, bound) = self.with(id, |workflow| {
             let unknown = |(_, it): &(usize, &Attempt)| it.state == State::Unknown;
             let attempts = workflow.attempts.iter().enumerate().filter(unknown);
-            attempts.map(|(at, attempt)| (at, attempt.call, attempt.parent)).collect()
+            let open: Vec<_> = attempts.map(|(at, attempt)| (at, attempt.call, attempt.parent)).collect();
+            let bound: BTreeSet<CallId> = workflow.attempts.iter().filter_map(|attempt| attempt.call).collect();
+            (open, bound)
         })?;
         let mut found = false;
         for (at, call, parent) in open {
             let state = match (call, parent) {
                 (Some(call), _) => self.state_of(call).await,
-                (None, Some(parent)) => self.child_of(parent).await,
+                (None, Some(parent)) => self.child_of(parent, &bound).await,
                 (None, None) => None,
             };
             if let Some(state) = state.filter(|state| *state != State::Unknown) {
@@ -345,8 +347,9 @@ impl Workflows {
         }
     }
 
-    /// What became of the call that an earlier life was about to make in the name of this one.
-    async fn child_of(&self, parent: CallId) -> Option<State> {
+    /// What became of the call that an earlier life was about to make in the name of this one. A commit, an abort and a
+    /// recipe make several calls in their name, one after the other: those that are `bound` to other attempts are not it.
+    async fn child_of(&self, parent: CallId, bound: &BTreeSet<CallId>) -> Option<State> {
         let query = Query {
             run: Some(parent.run),
             kind: Some("requested".to_owned()),
@@ -354,7 +357,8 @@ impl Workflows {
             ..Query::default()
         };
         let rows = self.log.query(query).await.ok()?;
-        match rows.iter().filter_map(|row| row.row.call).find(|call| *call != parent) {
+        let of_this = |call: &CallId| *call != parent && !bound.contains(call);
+        match rows.iter().filter_map(|row| row.row.call).find(of_this) {
             Some(child) => self.state_of(child).await,
             // It was never handed in.
             None => Some(State::Failed),

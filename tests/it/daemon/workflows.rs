@@ -258,3 +258,38 @@ fn a_person_answers_for_what_cannot_be_undone_and_an_agent_cannot() {
     let shown = workflow(&daemon, json!({ "verb": "show", "workflow": "w1" }));
     assert_eq!(shown["output"]["stage"], "closed", "{shown}");
 }
+
+/// An abort makes several calls in its own name. A daemon that is killed before it makes the second must not take the
+/// first for it: the second would count as done, and what it should have undone would be called undone.
+#[test]
+fn an_undoing_that_was_never_sent_is_not_taken_for_another_one() {
+    let line = Line::new(&[]);
+    let daemon = Daemon::with(&line.config(""));
+    workflow(&daemon, json!({ "verb": "begin", "profiles": ["unknown-safe"] }));
+    for (op, device, action) in [("a", "pump-1", "stop"), ("b", "pump-2", "start")] {
+        let input = json!({ "device": device, "action": action });
+        workflow(&daemon, json!({ "verb": "do", "workflow": "w1", "tool": "device", "input": input, "op": op }));
+    }
+    workflow(&daemon, json!({ "verb": "abort", "workflow": "w1" }));
+    let home = daemon.kill();
+    // As it stands on the disk when the undoing of `a` is about to be sent.
+    let state = rusqlite::Connection::open(home.path("state").join("state.db")).unwrap();
+    let form: String = state.query_row("SELECT form FROM workflow WHERE id = 1", [], |row| row.get(0)).unwrap();
+    let mut form: Value = serde_json::from_str(&form).unwrap();
+    let mut undo = form["attempts"][2].clone();
+    assert_eq!((&undo["op"], &undo["state"], &undo["undoes"]), (&json!("undo b"), &json!("done"), &json!(1)), "{form}");
+    for (key, value) in
+        [("op", json!("undo a")), ("undoes", json!(0)), ("call", Value::Null), ("state", json!("unknown"))]
+    {
+        undo[key] = value;
+    }
+    form["attempts"].as_array_mut().unwrap().push(undo);
+    form["stage"] = "aborting".into();
+    let now = (form["stage"].as_str().unwrap().to_owned(), form.to_string());
+    state.execute("UPDATE workflow SET stage = ?1, form = ?2 WHERE id = 1", now).unwrap();
+    drop(state);
+    let config = home.path("interlock.toml");
+    let daemon = home.start(Some(&config));
+    let shown = workflow(&daemon, json!({ "verb": "show", "workflow": "w1" }))["output"].clone();
+    assert_eq!((&shown["attempts"][3]["state"], &shown["left"]), (&json!("failed"), &json!(["a"])), "{shown}");
+}
