@@ -135,7 +135,7 @@ impl<'a> Walk<'a> {
                 self.begun.stages.knowledge && !self.retrieved && asking::asks(utterance, &self.understanding.sounds);
             asked.then(|| Step::Retrieve(utterance.text()))
         };
-        if vote::is_doubtful(self.understanding, &self.begun.found)
+        if vote::is_doubtful(self.understanding, utterance, &self.begun.found)
             && let Some(step) = classify()
         {
             return step;

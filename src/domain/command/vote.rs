@@ -14,6 +14,7 @@ use super::hazard::{self, Hazard};
 use super::lattice;
 use super::lexicon;
 use super::number::Measure;
+use super::pattern::By;
 use super::resolution::{Candidate, Likeness, Outcome, Refused, Resolution, SlotValue, Slots, Stage};
 use super::score::{Reading, Role, Step};
 use super::understanding::Understanding;
@@ -32,14 +33,29 @@ const ALIGNED_MARGIN: u32 = 15;
 const LOST: u32 = 75;
 /// A character that costs more than this was heard as another altogether; one of them may be in a phrase.
 const OTHER: u32 = 65;
+/// The shortest end of an utterance that counts as a whole command, in characters: an action and a thing.
+const COMMAND_LEN_MIN: usize = 4;
 /// Characters that join another thing to what was said.
 const JOINING: &str = "和跟与及再又并同";
 
 /// Whether what the pure stages found is so unsure that the classifier is asked for its doubts.
-pub(super) fn is_doubtful(understanding: &Understanding, found: &Resolution) -> bool {
+///
+/// A command that ends the utterance character by character is not: what goes before it is its reason (机械臂撞人了停止机械臂),
+/// which no classifier of commands has seen, and which the hazards have judged.
+pub(super) fn is_doubtful(understanding: &Understanding, utterance: &Utterance, found: &Resolution) -> bool {
     found.stage == Stage::Pinyin
         && found.confidence < understanding.thresholds.doubt_below
-        && matches!(found.outcome, Outcome::Command(_))
+        && found.command().is_some_and(|understood| !ends_with(understanding, utterance, &understood.command))
+}
+
+fn ends_with(understanding: &Understanding, utterance: &Utterance, id: &str) -> bool {
+    let (commands, end) = (&understanding.commands, utterance.chars.len());
+    (1..end.saturating_sub(COMMAND_LEN_MIN - 1)).any(|start| {
+        let span = (start, end);
+        let (list, zones, sounds) = (&commands.list, &commands.zones, &understanding.sounds);
+        let found = understanding.patterns.find(utterance, span, By::Character, list, zones, sounds);
+        found.iter().any(|found| list[found.command].id == id)
+    })
 }
 
 /// The same resolution, or the question that the classifier's doubt makes of it.
@@ -341,6 +357,9 @@ mod tests {
             let Walked::Done(found) = walk.next() else { panic!("asks again") };
             found.outcome
         };
+        let whole = Walk::new(&plant, "撞人了停止水泵", Stages::PURE.with(Stage::Model));
+        let Walked::Done(found) = whole.next() else { panic!("doubted") };
+        assert_eq!(found.command().map(|it| it.command.as_str()), Some("pump_stop"));
         assert!(matches!(doubt("pump_start", 0.9), Outcome::Command(_)));
         assert!(matches!(doubt("pump_stop", 0.5), Outcome::Command(_)));
         assert_eq!(doubt("pump_stop", 0.9), Outcome::Ambiguous);
