@@ -48,7 +48,7 @@ impl Process {
     /// # Errors
     /// ENOENT, EACCES, EAGAIN, EMFILE.
     pub fn start(command: &mut Command) -> io::Result<Process> {
-        signal::none_blocked(command);
+        signal::as_by_default(command);
         let mut child = command.process_group(0).spawn()?;
         let pid = i32::try_from(child.id()).map_err(io::Error::other)?;
         match pidfd::open_process(pid) {

@@ -74,7 +74,7 @@ pub fn in_own_session(command: &mut Command) {
     // SAFETY: the closure runs between fork and exec, where only async-signal-safe calls may be made: setsid and fcntl
     // are, close_range is a bare system call, and reading errno allocates nothing.
     unsafe { command.pre_exec(begin) };
-    super::signal::none_blocked(command);
+    super::signal::as_by_default(command);
 }
 
 /// Waits until the child has ended, and leaves it to be reaped. Blocks.

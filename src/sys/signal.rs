@@ -8,8 +8,11 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-use nix::sys::signal::{SigSet, Signal as Number};
+use nix::sys::signal::{SigHandler, SigSet, Signal as Number, signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
+
+/// Those that are read as values.
+const OURS: [Number; 3] = [Number::SIGTERM, Number::SIGINT, Number::SIGHUP];
 
 /// What a person or systemd asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,13 +31,13 @@ pub struct Signals {
 
 impl Signals {
     /// Blocks the three signals in the calling thread and in those that it makes from now on, and in the programs that
-    /// these start, unless [`none_blocked`] lets them begin without.
+    /// these start, unless [`as_by_default`] lets them begin without.
     ///
     /// # Errors
     /// EMFILE.
     pub fn take() -> io::Result<Signals> {
         let mut set = SigSet::empty();
-        for number in [Number::SIGTERM, Number::SIGINT, Number::SIGHUP] {
+        for number in OURS {
             set.add(number);
         }
         set.thread_block()?;
@@ -52,12 +55,20 @@ impl Signals {
     }
 }
 
-/// Lets `command` begin with no signal blocked. Std hands our mask on, and a program that inherits it cannot be asked to
-/// end: not by us, not by its shell, not by `timeout(1)`.
-pub fn none_blocked(command: &mut Command) {
-    // SAFETY: the closure runs between fork and exec, where only async-signal-safe calls may be made: setting the mask
-    // of the thread is one, and nothing is allocated.
-    unsafe { command.pre_exec(|| SigSet::empty().thread_set_mask().map_err(io::Error::from)) };
+/// Lets `command` begin with no signal blocked and none of ours ignored. Std hands our mask on, and who started us may
+/// have had some ignored (`nohup`, a shell in the background): a program that inherits that cannot be asked to end, not by
+/// us, not by its shell, not by `timeout(1)`.
+pub fn as_by_default(command: &mut Command) {
+    let begin = || {
+        for number in OURS {
+            // SAFETY: the default is no handler.
+            unsafe { signal(number, SigHandler::SigDfl) }?;
+        }
+        SigSet::empty().thread_set_mask().map_err(io::Error::from)
+    };
+    // SAFETY: the closure runs between fork and exec, where only async-signal-safe calls may be made: setting handlers
+    // and the mask of the thread are, and nothing is allocated.
+    unsafe { command.pre_exec(begin) };
 }
 
 impl AsRawFd for Signals {
