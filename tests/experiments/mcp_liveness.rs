@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 use interlock::agents::bridge::watch_workers;
 use interlock::agents::core::{Core, Settings as Front};
 use interlock::agents::engine::{
-    Asker, Calls, Ending, Engine, Later, NotSubmitted, Offers, Output, ReplyView, Stopping, Submitted, TaskSupport,
-    ToolView,
+    Asker, Calls, Ending, Engine, EngineRequest, Later, NotSubmitted, Offers, Output, ReplyView, Stopping, Submitted,
+    TaskSupport, ToolView,
 };
 use interlock::agents::front::stdio;
 use interlock::engine::supervisor::{Finished, Heart, Settings, Supervisor, TaskSpec};
@@ -176,7 +176,16 @@ fn heard() {
 }
 
 async fn measure(tasks: Tasks) {
-    let (requests, _inbox) = mpsc::channel(8);
+    let (requests, mut inbox) = mpsc::channel(8);
+    // The front waits for a place in it.
+    let supervisor = tasks.supervisor().clone();
+    tokio::spawn(async move {
+        while let Some(request) = inbox.recv().await {
+            if let EngineRequest::StopWorker(worker) = request {
+                drop(supervisor.stop(worker));
+            }
+        }
+    });
     let (moment, began) = (Arc::new(Moment::default()), Instant::now());
     let fate = Mutex::new(Fate::Dies);
     let workers =
