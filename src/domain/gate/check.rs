@@ -296,7 +296,10 @@ fn nature(
         "Bash" | "shell" => match member(&["command"]) {
             Some(command) => {
                 let script = Arc::new(Script::parse(command));
-                Ok(deed(Deed::Shell { script, cwd: member(&["cwd"]).map(str::to_owned) }, Risk::Operate))
+                // Names that are protected anywhere are so also where nobody says from where they are meant.
+                let somewhere = text(line, "cwd")?.is_none_or(str::is_empty).then_some("/");
+                let cwd = member(&["cwd"]).or(somewhere).map(str::to_owned);
+                Ok(deed(Deed::Shell { script, cwd }, Risk::Operate))
             }
             None => Err(needs("command")),
         },

@@ -302,3 +302,11 @@ fn the_examples_beside_a_rule_are_checked_by_the_rule() {
         assert_eq!(covers_example(&rule, example, &facts).map_err(|_| ()), want, "{text} / {example}");
     }
 }
+
+#[test]
+fn a_protected_name_is_protected_also_without_a_working_directory() {
+    for command in ["cp a .git/hooks/x", "cat .env", "d=.git; cp a $d/config"] {
+        let line = json!({"mode": "bypassPermissions", "call": {"tool": "Bash", "input": {"command": command}}});
+        assert_eq!(decided(line), ("ask", "immune"), "{command}");
+    }
+}
