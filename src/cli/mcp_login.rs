@@ -7,7 +7,6 @@
 use std::io::{self, BufRead, BufReader, Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
@@ -136,24 +135,22 @@ fn paste(sender: &SyncSender<Brought>) {
 
 /// Takes what a browser is sent here with.
 fn listen(listener: &TcpListener, sender: &SyncSender<Brought>) {
-    let visits = Arc::new(AtomicUsize::new(0));
+    let places = Arc::new(());
     for mut stream in listener.incoming().map_while(Result::ok) {
-        if visits.fetch_add(1, Ordering::Relaxed) >= VISITS_MAX {
-            visits.fetch_sub(1, Ordering::Relaxed);
+        if Arc::strong_count(&places) > VISITS_MAX {
             let _gone = page(&mut stream, "503 Service Unavailable", "");
             continue;
         }
-        let (visits, sender) = (Arc::clone(&visits), sender.clone());
-        let heard = std::thread::Builder::new().name("login-visit".to_owned()).spawn(move || {
+        let (place, sender) = (Arc::clone(&places), sender.clone());
+        let visit = move || {
             if let Some(brought) = visit(stream) {
                 // Fails when the login has ended meanwhile.
                 let _ended = sender.send(brought).is_err();
             }
-            visits.fetch_sub(1, Ordering::Relaxed);
-        });
-        if heard.is_err() {
-            return;
-        }
+            drop(place);
+        };
+        // One that cannot be heard is dropped, and its browser comes again.
+        let _unheard = std::thread::Builder::new().name("login-visit".to_owned()).spawn(visit).is_err();
     }
 }
 

@@ -26,9 +26,10 @@ use crate::store::backup::append;
 use crate::store::{read, verify};
 use crate::sys::clock;
 
-/// The journal is cut at this many lines and bytes: a week of a quiet box.
+/// The journal is cut at this many lines, and at least this many bytes of its end are kept: a week of a quiet box, and
+/// the newest lines are what a case is about.
 const JOURNAL_LINES: &str = "5000";
-const JOURNAL_LEN_MAX: u64 = 4 << 20;
+const JOURNAL_LEN_MAX: usize = 4 << 20;
 /// Members of a row that only tie it to others.
 const TIES: [&str; 6] = ["hash", "boot_id", "run", "call", "task", "time"];
 
@@ -166,17 +167,28 @@ fn journal() -> Result<String, String> {
         .stderr(Stdio::null())
         .spawn()
         .map_err(shown)?;
-    let mut bytes = Vec::new();
-    let read = child.stdout.take().map(|out| out.take(JOURNAL_LEN_MAX + 1).read_to_end(&mut bytes));
-    let whole = bytes.len() as u64 <= JOURNAL_LEN_MAX;
-    if !whole {
-        // It would wait for us to read on.
-        child.kill().map_err(shown)?;
-    }
+    let mut from = child.stdout.take().ok_or("journalctl: no output")?;
+    let (mut kept, mut piece, mut is_cut) = (Vec::new(), vec![0; 64 << 10], false);
+    let read = loop {
+        match from.read(&mut piece) {
+            Ok(0) => break Ok(()),
+            Ok(length) => kept.extend_from_slice(&piece[..length]),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => break Err(error),
+        }
+        if kept.len() > 2 * JOURNAL_LEN_MAX {
+            kept.drain(..kept.len() - JOURNAL_LEN_MAX);
+            is_cut = true;
+        }
+    };
+    drop(from);
     let status = child.wait().map_err(shown)?;
-    read.transpose().map_err(shown)?;
-    if whole && !status.success() {
+    read.map_err(shown)?;
+    if !status.success() {
         return Err(format!("journalctl: {status}"));
     }
-    Ok(scrub::text_of(&String::from_utf8_lossy(&bytes)))
+    let text = String::from_utf8_lossy(&kept);
+    // A line that was cut may begin in the middle of a secret.
+    let whole = if is_cut { text.split_once('\n').map_or("", |(_, rest)| rest) } else { &text };
+    Ok(scrub::text_of(whole))
 }

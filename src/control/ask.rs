@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use interlock_domain::gate::docket::{Answer, Ignored, QuestionKind};
-use interlock_domain::id::{CallId, QuestionId};
+use interlock_domain::id::QuestionId;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
@@ -48,13 +48,12 @@ pub(super) fn question_text(open: &Open, zh: bool) -> String {
 
 pub(super) async fn answer(context: &Context, user: &str, args: &Args<'_>, answer: Answer) -> Answer1 {
     let question: QuestionId = args.parsed("question")?;
-    let asked = context.mediator.questions().await.map_err(|error| not_taken(&error))?;
-    let call = asked.iter().find(|open| open.question.id == question).map(|open| open.question.key.call);
+    let open = context.mediator.questions().await.map_err(|error| not_taken(&error))?;
+    let beside = beside(&open, question);
     let (taken, settled) =
         context.mediator.answer(question, answer, user.to_owned()).await.map_err(|error| not_taken(&error))?;
     obeyed(question, taken)?;
     let mut value = json!({ "question": question.to_string() });
-    let beside = beside(context, call).await?;
     // Nothing of a batch starts before all of its questions are answered: who answers one must be free for the next.
     let patience = match answer {
         Answer::Allow if beside.is_empty() => None,
@@ -78,15 +77,16 @@ pub(super) async fn answer(context: &Context, user: &str, args: &Args<'_>, answe
     Ok(value)
 }
 
-/// The questions about the other calls of its batch, in order.
-async fn beside(context: &Context, call: Option<CallId>) -> Result<Vec<QuestionId>, Trouble> {
-    let open = context.mediator.questions().await.map_err(|error| not_taken(&error))?;
-    let of_its_batch = |open: &&Open| {
-        let asked = &open.question;
-        let other = asked.key.call;
-        asked.kind != QuestionKind::Outcome && call.is_some_and(|it| (it.run, it.batch) == (other.run, other.batch))
-    };
-    Ok(open.iter().filter(of_its_batch).map(|open| open.question.id).collect())
+/// The questions about the other calls of its batch, in order. All of a batch are asked at once.
+fn beside(open: &[Open], question: QuestionId) -> Vec<QuestionId> {
+    let Some(it) = open.iter().find(|open| open.question.id == question) else { return Vec::new() };
+    let call = it.question.key.call;
+    let others = open.iter().map(|open| &open.question).filter(|other| {
+        other.id != question
+            && other.kind != QuestionKind::Outcome
+            && (other.key.call.run, other.key.call.batch) == (call.run, call.batch)
+    });
+    others.map(|other| other.id).collect()
 }
 
 /// The answer is taken, and what comes of the batch is still open.

@@ -207,12 +207,15 @@ async fn read_all(mediator: &Mediator, run: RunId, looks: &[Look]) -> Shown {
 async fn resent(mediator: &Mediator, run: RunId, retention: Duration, unknown: &Unknown) -> Shown {
     let begun = Instant::now();
     let mut rest = SETTLE;
-    for _ in 0..LOOKS_MAX {
+    for look in 0..LOOKS_MAX {
+        if look > 0 {
+            sleep_until(Instant::now() + rest).await;
+            rest *= 2;
+        }
         match again(mediator, run, retention, unknown, begun.elapsed()).await {
-            Shown::Nothing => sleep_until(Instant::now() + rest).await,
+            Shown::Nothing => {}
             said @ (Shown::Done(_) | Shown::NotThere(_) | Shown::Never) => return said,
         }
-        rest *= 2;
     }
     Shown::Nothing
 }
@@ -233,6 +236,8 @@ async fn again(mediator: &Mediator, run: RunId, retention: Duration, unknown: &U
         Some(Ending::Ran(Known::Failed(failure))) => {
             Shown::NotThere(format!("sent again with the same key: {}: {}", failure.code, failure.message))
         }
+        // Who was asked has said no, or nothing: asking again is not finding out.
+        Some(Ending::NotStarted(why)) if why.is_denial() => Shown::Never,
         Some(Ending::Ran(Known::Unknown { .. }) | Ending::NotStarted(_)) | None => Shown::Nothing,
     }
 }

@@ -146,11 +146,9 @@ impl Workflows {
         self.writer.append_or_count(Entry::relaxed(row.detailed(&detail)));
         let now = clock::wall();
         self.keeper.with(move |state| state.keep_workflow(id, stage.word(), &text, now)).await?;
-        if stage.is_final() {
-            // What the store no longer keeps is not kept here either.
-            let first = id.saturating_sub(SETTLED_KEPT.into());
-            self.all().workflows.retain(|id, it| *id > first || !it.stage.is_final());
-        }
+        // What the store no longer keeps is not kept here either.
+        let first = id.saturating_sub(SETTLED_KEPT.into());
+        self.all().workflows.retain(|id, it| *id > first || !it.stage.is_final());
         self.moved.notify_waiters();
         Ok(())
     }
@@ -430,9 +428,17 @@ impl Workflows {
         let (closed, left, unreleased) =
             self.with(id, |workflow| (workflow.close(), workflow.left(), workflow.unreleased()))?;
         closed.map_err(|not_yet| Refusal::new("not_yet", format!("w{id}: {not_yet}")))?;
-        self.keep(id, "close", json!({ "by": by, "note": note, "left": left, "unreleased": unreleased })).await?;
+        let kept =
+            self.keep(id, "close", json!({ "by": by, "note": note, "left": left, "unreleased": unreleased })).await;
+        if let Err(refusal) = kept {
+            // A person can say it again.
+            self.with(id, |workflow| workflow.stage = Stage::Unsettled)?;
+            return Err(refusal);
+        }
         let (source, now) = (alarm(id), clock::wall());
-        self.keeper.with(move |state| state.clear_alarms(&source, now).map(|_| ())).await?;
+        if let Err(error) = self.keeper.later(move |state| state.clear_alarms(&source, now).map(|_| ())) {
+            tracing::error!(%error, workflow = id, "an alarm was not cleared");
+        }
         Ok(json!({ "workflow": format!("w{id}"), "stage": Stage::Closed.word(), "left": left }))
     }
 

@@ -23,6 +23,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use http::Connector;
@@ -313,15 +314,20 @@ async fn end_all(ended: Vec<Running>) {
     for running in &ended {
         running.stop.send_replace(true);
     }
+    let mut settling = JoinSet::new();
     for running in ended {
         if let Err(error) = running.task.await {
             tracing::error!(%error, server = %running.server.spec.name, "the keeper of a server broke");
         }
-        if let Some(account) = &running.server.account {
-            // What an authorization server gave must be on the disk, or nobody has it.
-            account.settled().await;
-        }
+        let server = running.server;
+        // What an authorization server gave must be on the disk, or nobody has it.
+        settling.spawn(async move {
+            if let Some(account) = &server.account {
+                account.settled().await;
+            }
+        });
     }
+    settling.join_all().await;
 }
 
 impl Server {

@@ -89,9 +89,11 @@ impl Account {
         http::bearer(&kept.access)
     }
 
-    /// Waits for the exchange that is under way, if there is one.
+    /// Waits for the exchange that is under way, if there is one, and lets no other begin.
     pub(in crate::tool::mcp) async fn settled(&self) {
         let _late = timeout(fetch::PATIENCE, self.exchanging.acquire()).await.is_err();
+        // Whoever comes later would use up the refresh token that the next account has read already.
+        self.exchanging.close();
     }
 
     /// The leave to ask for tokens: one at a time, since an authorization server takes a second use of a refresh token
