@@ -80,9 +80,32 @@ impl<'a> Argv<'a> {
         words.filter_map(|word| Some(word.part(value(word)?))).collect()
     }
 
+    /// The directory that `cp`, `mv`, `ln` or `install` is told to put all operands into. `-t` is the last letter of its
+    /// cluster, or has the directory glued on; a letter before it that takes a value itself has taken the `t`.
+    pub(super) fn target_directory(self) -> Option<Word> {
+        if !matches!(self.name, "cp" | "mv" | "ln" | "install") {
+            return None;
+        }
+        let behind_t = |word: &'a Word| {
+            let (before, value) = letters(&word.text)?.split_once('t')?;
+            (!before.contains(['S', 'g', 'm', 'o'])).then_some(value)
+        };
+        let short = self.rest.iter().enumerate().find_map(|(at, word)| match behind_t(word)? {
+            "" => self.rest.get(at + 1).cloned(),
+            glued => Some(word.part(glued)),
+        });
+        short.or_else(|| self.valued(&["--target-directory"]).into_iter().next())
+    }
+
     /// Where `find` begins: what stands before its first expression.
     pub(super) fn find_roots(self) -> impl Iterator<Item = &'a Word> {
         self.rest.iter().take_while(|word| !word.text.starts_with(['-', '(', '!']))
+    }
+
+    /// Where `fd` begins: what follows its pattern, before what it runs.
+    pub(super) fn fd_roots(self) -> impl Iterator<Item = &'a Word> {
+        let before = self.rest.iter().take_while(|word| !FD_RUNS.contains(&word.text.as_str()));
+        before.filter(|word| !word.text.starts_with('-')).skip(1)
     }
 
     /// `find` deletes what it finds, or runs one of these with it.

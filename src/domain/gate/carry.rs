@@ -7,6 +7,7 @@
 use crate::request::paths::base;
 use crate::surface::shell::{Command, Word};
 
+use super::argv::FD_RUNS;
 use super::reach::quoted_in;
 use super::script;
 
@@ -183,7 +184,7 @@ pub(super) fn runs_by_option(command: &Command) -> bool {
                 || (has(&["clone", "init"]) && !values(rest, &["-c", "--config", "--template"]).is_empty())
                 || rest.iter().any(|word| word.text.starts_with("ext::"))
         }
-        "fd" | "fdfind" => has(&["-x", "-X", "--exec", "--exec-batch"]),
+        "fd" | "fdfind" => has(FD_RUNS),
         "env" => rest.iter().any(|word| !word.text.starts_with('-') && !word.text.contains('=')),
         "ssh" => !values(rest, &["-o"]).is_empty(),
         // A file of options may name others to write.

@@ -29,14 +29,15 @@ pub(super) fn candidates(facts: &PathFacts, word: &Word) -> Vec<String> {
 pub(super) fn find(facts: &PathFacts, word: &Word, found: &mut Vec<String>) {
     let mut resolve = |text: &str| found.extend(pieces(text).filter_map(|piece| facts.resolve(piece)));
     let text = spelled_out(facts, word);
-    if word.braces {
-        reach::spellings(&text).iter().for_each(|text| resolve(text));
-    } else if word.globs {
+    let texts = if word.braces { reach::spellings(&text) } else { vec![text.into_owned()] };
+    for text in &texts {
+        if !word.globs {
+            resolve(text);
+            continue;
+        }
         resolve(&text.replace(['*', '?', '[', ']'], ""));
-        found.extend(secrets_like(&text).iter().filter_map(|secret| facts.resolve(secret)));
-        found.extend(protected_like(&text).iter().filter_map(|path| facts.resolve(path)));
-    } else {
-        resolve(&text);
+        let like = secrets_like(text).into_iter().chain(protected_like(text));
+        like.for_each(|path| resolve(&path));
     }
 }
 

@@ -6,6 +6,7 @@
 use crate::request::paths::base;
 use crate::surface::shell::{Command, Script, Word};
 
+use super::argv::{FD_RUNS, FIND_RUNS};
 use super::{carry, reach};
 
 /// How many commands one command may turn out to run, and how deep they may be wrapped. What is beyond is not seen, and
@@ -349,12 +350,12 @@ fn look(words: &[Word], fed: bool, depth: usize, nested: bool, views: &mut Views
     }
     let joined = |words: &[Word]| words.iter().map(|word| word.text.as_str()).collect::<Vec<_>>().join(" ");
     match name {
-        "find" | "fd" => {
+        "find" | "fd" | "fdfind" => {
             for (at, word) in rest.iter().enumerate() {
                 if views.cut {
                     break;
                 }
-                if matches!(word.text.as_str(), "-exec" | "-execdir" | "-ok" | "-okdir" | "-x" | "-X" | "--exec") {
+                if [FIND_RUNS, FD_RUNS].iter().any(|runs| runs.contains(&word.text.as_str())) {
                     let inner = &rest[at + 1..];
                     let end = inner.iter().position(|word| matches!(word.text.as_str(), ";" | "+"));
                     look(&inner[..end.unwrap_or(inner.len())], false, depth - 1, nested, views);

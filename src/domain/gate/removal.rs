@@ -28,7 +28,7 @@ pub(super) fn critical_removal(command: &Command, facts: &PathFacts) -> Option<S
         // Moving a directory away takes it from where it was.
         "mv" => {
             let mut operands: Vec<&Word> = argv.operands().collect();
-            if !argv.says(&["-t"]) {
+            if argv.target_directory().is_none() {
                 operands.pop();
             }
             operands
@@ -54,8 +54,7 @@ pub(super) fn critical_removal(command: &Command, facts: &PathFacts) -> Option<S
         }
         // What follows the pattern; all that is found in the working directory, where nothing does.
         "fd" | "fdfind" if argv.says(FD_RUNS) && argv.rest.iter().any(|word| REMOVES.contains(&base(&word.text))) => {
-            let before = argv.rest.iter().take_while(|word| !FD_RUNS.contains(&word.text.as_str()));
-            let roots: Vec<&Word> = before.filter(|word| !word.text.starts_with('-')).skip(1).collect();
+            let roots: Vec<&Word> = argv.fd_roots().collect();
             if roots.is_empty() {
                 return Some(".".to_owned());
             }

@@ -4,7 +4,7 @@
 use crate::request::paths::base;
 use crate::surface::shell::{Command, Word};
 
-use super::argv::{Argv, FIND_RUNS};
+use super::argv::{Argv, FIND_RUNS, letters};
 use super::peel::{SHELLS, WRAPPED_MAX, after, wrapper};
 use super::{carry, reach};
 
@@ -65,11 +65,16 @@ fn inner(command: &Command) -> Option<Inner> {
     let Argv { name, rest } = argv;
     if PASSES_ON.contains(&name) {
         // `command -v` only looks.
-        if name == "command" && argv.says(&["-v", "-V"]) {
+        let mut options = rest.iter().map_while(|word| letters(&word.text));
+        if name == "command" && options.any(|letters| letters.contains(['v', 'V'])) {
             return None;
         }
         let passed = wrapper(name).map_or(rest, |wrapper| after(rest, wrapper));
-        return (!passed.is_empty()).then(|| Inner::At(command.words.len() - passed.len()));
+        if passed.is_empty() {
+            // `sudo -s` runs what it is fed.
+            return command.fed.then_some(Inner::Somewhere);
+        }
+        return Some(Inner::At(command.words.len() - passed.len()));
     }
     if runs_some_argument(command) {
         return Some(Inner::Somewhere);
@@ -103,7 +108,7 @@ fn runs_some_argument(command: &Command) -> bool {
         "npx" | "bunx" | "pnpx" | "uvx" | "tsx" => true,
         "watch" | "setsid" | "ionice" | "flock" | "xargs" | "parallel" | "eval" | "exec" | "entr" => true,
         // What they are fed may tell them to run a command.
-        "sqlite3" | "psql" | "mysql" | "mariadb" => command.fed,
+        "sqlite3" | "psql" | "mysql" | "mariadb" | "at" | "batch" | "su" => command.fed,
         "alias" | "trap" => !rest.is_empty(),
         "adb" => has_verb(&rest, &["shell"]),
         "direnv" | "mise" | "devbox" => has_verb(&rest, &["exec", "x", "run"]),

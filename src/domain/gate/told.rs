@@ -189,11 +189,18 @@ impl Known {
             return vec![Word::literal(printed)];
         }
         let Some((name, operator)) = split(part) else { return Vec::new() };
+        let put = |signs: &[&str]| {
+            let text = signs.iter().find_map(|sign| operator.strip_prefix(sign))?.trim_matches(['"', '\'']);
+            (!text.is_empty() && !text.contains('$')).then(|| Word::literal(text))
+        };
+        // In place of a value, whatever it is.
+        if let Some(other) = put(&[":+", "+"]) {
+            return vec![other];
+        }
         if let Some(values) = self.values.get(name) {
             return values.clone();
         }
-        let default = [":-", ":=", "-", "="].iter().find_map(|sign| operator.strip_prefix(sign));
-        default.filter(|text| !text.is_empty() && !text.contains('$')).map(Word::literal).into_iter().collect()
+        put(&[":-", ":=", "-", "="]).into_iter().collect()
     }
 }
 

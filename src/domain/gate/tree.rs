@@ -18,7 +18,9 @@ pub(super) fn roots(command: &Command) -> Vec<Word> {
     let below = |skipped: usize| or_here(argv.operands().skip(skipped).cloned().collect());
     let all_but_last = || {
         let mut found = all();
-        found.pop();
+        if argv.target_directory().is_none() {
+            found.pop();
+        }
         found
     };
     // The first operand is the pattern, also behind `-e`, unless an option has it glued on.
@@ -37,7 +39,8 @@ pub(super) fn roots(command: &Command) -> Vec<Word> {
             below(pattern())
         }
         "git" if argv.verb() == "grep" => vec![Word::literal(".")],
-        "find" | "fd" | "fdfind" if says(FIND_RUNS) || says(FD_RUNS) => or_here(argv.find_roots().cloned().collect()),
+        "find" if says(FIND_RUNS) => or_here(argv.find_roots().cloned().collect()),
+        "fd" | "fdfind" if says(FD_RUNS) => or_here(argv.fd_roots().cloned().collect()),
         "tar" | "bsdtar" | "gtar" if creates(argv) => all(),
         "zip" if letters(&['r', 'R']) || says(&["--recurse-paths"]) => below(1),
         "7z" | "7za" | "rar" if argv.verb() == "a" => below(2),

@@ -47,11 +47,12 @@ pub(super) fn targets(command: &Command) -> Vec<Word> {
             found.extend(into_directory(argv));
             found
         }
-        "rm" | "rmdir" | "unlink" | "shred" | "srm" | "trash" | "trash-put" | "truncate" | "touch" | "mkdir"
-        | "mknod" | "mkfifo" | "tee" | "sponge" | "chmod" | "chown" | "chgrp" | "chattr" | "setfacl" | "setfattr"
-        | "patch" | "ed" | "ex" | "vi" | "vim" | "nvim" | "gvim" | "nano" | "emacs" | "pico" | "micro" | "sqlite3"
-        | "mount" | "gzip" | "gunzip" | "bzip2" | "bunzip2" | "xz" | "unxz" | "zstd" | "unzstd" | "dos2unix"
-        | "unix2dos" | "black" | "rustfmt" | "gofmt" | "isort" | "autopep8" | "rename" | "sftp" => all(),
+        name if REMOVES.contains(&name) => all(),
+        "truncate" | "touch" | "mkdir" | "mknod" | "mkfifo" | "tee" | "sponge" | "chmod" | "chown" | "chgrp"
+        | "chattr" | "setfacl" | "setfattr" | "patch" | "ed" | "ex" | "vi" | "vim" | "nvim" | "gvim" | "nano"
+        | "emacs" | "pico" | "micro" | "sqlite3" | "mount" | "gzip" | "gunzip" | "bzip2" | "bunzip2" | "xz"
+        | "unxz" | "zstd" | "unzstd" | "dos2unix" | "unix2dos" | "black" | "rustfmt" | "gofmt" | "isort"
+        | "autopep8" | "rename" | "sftp" => all(),
         "ln" if !argv.has_letter(&['s']) && !argv.says(&["--symbolic"]) => {
             // Another name of a file: what is written to one is written to the other.
             let mut found = all();
@@ -110,7 +111,7 @@ pub(super) fn takes_all_below(command: &Command) -> bool {
     let Some(argv) = Argv::of(command) else { return false };
     let deep = |letters: &[char]| argv.says(&["--recursive"]) || argv.has_letter(letters);
     match argv.name {
-        "mv" | "trash" | "trash-put" | "srm" => true,
+        "mv" | "trash" | "trash-put" | "srm" | "rimraf" => true,
         "rm" => deep(&['r', 'R']),
         "chmod" | "chown" | "chgrp" | "setfacl" | "chattr" => deep(&['R']),
         "rsync" => argv.begins("--del"),
@@ -121,25 +122,20 @@ pub(super) fn takes_all_below(command: &Command) -> bool {
 
 /// `find -delete`, or with a command that removes or moves, or changes rights.
 fn finds_to_change(argv: Argv<'_>) -> bool {
-    argv.finds_for(REMOVES) || argv.finds_for(&["mv", "chmod", "chown"])
+    argv.finds_for(REMOVES) || argv.finds_for(&["mv", "chmod", "chown", "chgrp"])
 }
 
 /// Where `cp`, `mv` and their like write: the last operand, or the directory of `-t`, and in it the names of what goes
 /// there.
 fn into_directory(argv: Argv<'_>) -> Vec<Word> {
-    let mut named = argv.valued(&["-t", "--target-directory"]);
-    // `install -Dt DIR`: the letter that takes a directory is the last one of its cluster.
-    let clustered =
-        |word: &Word| letters(&word.text).is_some_and(|letters| letters.len() > 1 && letters.ends_with('t'));
-    let behind = argv.rest.iter().position(clustered).and_then(|at| argv.rest.get(at + 1));
-    named.extend(behind.filter(|_| named.is_empty() && matches!(argv.name, "cp" | "mv" | "ln" | "install")).cloned());
+    let named = argv.target_directory();
     let operands: Vec<&Word> = argv.operands().collect();
-    let (directory, sources) = match (named.first(), operands.split_last()) {
+    let (directory, sources) = match (&named, operands.split_last()) {
         (Some(directory), _) => (directory.clone(), operands.as_slice()),
         (None, Some((last, sources))) => ((*last).clone(), sources),
         (None, None) => return Vec::new(),
     };
-    let sources = sources.iter().filter(|source| named.is_empty() || source.text != directory.text);
+    let sources = sources.iter().filter(|source| named.is_none() || source.text != directory.text);
     let inside = sources.filter_map(|source| {
         let name = source.text.trim_end_matches('/').rsplit('/').next().filter(|name| !name.is_empty())?;
         let mut inside = directory.clone();
@@ -198,8 +194,10 @@ fn opened(word: &Word) -> Option<Word> {
 /// The archive that `tar` makes: the word behind the letters that end with `f`.
 fn archive(argv: Argv<'_>) -> Vec<Word> {
     let behind = argv.rest.iter().position(|word| lists_or_creates(&word.text) && word.text.ends_with('f'));
-    let glued = argv.letters().filter_map(|letters| letters.split_once('f')).filter(|(before, _)| before.contains('c'));
-    let glued = glued.filter(|(_, name)| !name.is_empty()).map(|(_, name)| Word::literal(name));
+    let glued = argv.rest.iter().filter_map(|word| {
+        let (before, name) = letters(&word.text)?.split_once('f')?;
+        (before.contains('c') && !name.is_empty()).then(|| word.part(name))
+    });
     let named = argv.valued(&["-f", "--file"]).into_iter().chain(glued);
     behind
         .and_then(|at| argv.rest.get(at + 1))

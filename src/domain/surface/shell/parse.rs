@@ -97,7 +97,9 @@ impl Parser<'_> {
         if !self.enter() {
             return;
         }
-        let mut command = Command { fed: std::mem::take(&mut self.feeds), ..Command::default() };
+        // What a group is fed, each of its commands may read.
+        let fed = std::mem::take(&mut self.feeds);
+        let mut command = Command { fed, ..Command::default() };
         let mut closed = false;
         while let Some(letter) = self.peek() {
             match letter {
@@ -105,7 +107,7 @@ impl Parser<'_> {
                 '\\' if self.peek_at(1) == Some('\n') => self.at += 2,
                 '\n' => {
                     self.at += 1;
-                    self.finish(&mut command, false);
+                    self.finish(&mut command, fed);
                     self.document_bodies();
                 }
                 '#' => {
@@ -121,17 +123,18 @@ impl Parser<'_> {
                     while matches!(self.peek(), Some(';' | '&')) && !self.looking_at("&>") {
                         self.at += 1;
                     }
-                    self.finish(&mut command, false);
+                    self.finish(&mut command, fed);
                 }
                 '|' => {
                     let pipes = self.peek_at(1) != Some('|');
                     self.at += if pipes && self.peek_at(1) != Some('&') { 1 } else { 2 };
-                    self.finish(&mut command, pipes);
+                    self.finish(&mut command, pipes || fed);
                 }
                 '(' => {
                     self.found.opaque("it has a subshell, a function or an array");
                     self.at += 1;
-                    self.finish(&mut command, false);
+                    self.feeds = command.fed && command.words.is_empty();
+                    self.finish(&mut command, fed);
                     self.list(true);
                 }
                 ')' => {
@@ -141,13 +144,13 @@ impl Parser<'_> {
                         break;
                     }
                     self.found.opaque("a bracket closes that was not opened");
-                    self.finish(&mut command, false);
+                    self.finish(&mut command, fed);
                 }
                 '<' | '>' => self.redirect(&mut command),
                 _ => self.take_word(&mut command),
             }
         }
-        self.finish(&mut command, false);
+        self.finish(&mut command, fed);
         if in_brackets && !closed {
             self.found.broken("a bracket is not closed");
         }
@@ -186,7 +189,7 @@ impl Parser<'_> {
         }
         if bare && matches!(word.text.as_str(), "{" | "}") {
             self.found.opaque("it has a compound command");
-            return self.finish(command, false);
+            return self.finish(command, command.fed);
         }
         if command.words.is_empty() {
             if bare && command.assignments.is_empty() {
