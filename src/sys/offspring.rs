@@ -51,8 +51,8 @@ pub fn mark() -> (&'static str, String) {
 /// came in low.
 const DESCRIPTORS_CLOSED: libc::c_int = 1024;
 
-/// Lets `command` begin in a session and a process group of its own, with no descriptor but the standard three and no
-/// signal blocked.
+/// Lets `command` begin in a session and a process group of its own, with no descriptor but the standard three, no
+/// signal blocked and none of ours ignored.
 ///
 /// What we open ourselves closes at exec anyway; what we inherited from whoever started us may not.
 pub fn in_own_session(command: &mut Command) {

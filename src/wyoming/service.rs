@@ -4,6 +4,7 @@
 //! (Home Assistant does so: `components/wyoming/conversation.py`).
 
 use interlock_domain::request::Via;
+use interlock_domain::request::shown::plain;
 use serde_json::{Value, json};
 
 use super::frame::{Broken, Event, VERSION};
@@ -55,7 +56,7 @@ fn info() -> Event {
 
 async fn transcript(ears: &Listener, from: &str, event: &Event) -> Event {
     let context = event.data.get("context").cloned().unwrap_or(Value::Null);
-    let named = |key: &str| context[key].as_str().filter(|name| !name.is_empty()).map(cut);
+    let named = |key: &str| context[key].as_str().filter(|name| !name.is_empty()).map(|name| plain(name, NAME_LEN_MAX));
     let place = named("satellite_id").or(named("device_id"));
     // A confirmation comes with the conversation of its question, on a connection of its own.
     let speaker = named("conversation_id").or(place.clone()).unwrap_or_else(|| from.to_owned());
@@ -104,8 +105,4 @@ async fn recognize(ears: &Listener, event: &Event) -> Event {
         Ok(None) => Event::new("not-recognized", with(json!({ "text": event.text("text") }))),
         Err(error) => Event::new("error", json!({ "text": error.to_string(), "code": "busy" })),
     }
-}
-
-fn cut(name: &str) -> String {
-    name.chars().filter(|ch| !ch.is_control()).take(NAME_LEN_MAX).collect()
 }

@@ -36,14 +36,7 @@ struct Client {
 
 impl Client {
     fn connect(home: &Path) -> Client {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_interlock"))
-            .args(["--socket".as_ref(), home.join("s").as_os_str(), "mcp".as_ref()])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let (stdin, stdout) = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));
+        let (child, stdin, stdout) = crate::faults::world::stand::joined(&home.join("s"));
         let mut client = Client { stdin, stdout, next: 0, _child: Killed(child) };
         client.ask(
             "initialize",

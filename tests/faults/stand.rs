@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -113,6 +113,19 @@ impl Stand {
     }
 }
 
+/// `interlock mcp` on the socket of a daemon, with its standard input and output.
+pub(crate) fn joined(socket: &Path) -> (Child, ChildStdin, BufReader<ChildStdout>) {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_interlock"))
+        .args(["--socket".as_ref(), socket.as_os_str(), "mcp".as_ref()])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let (stdin, stdout) = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));
+    (child, stdin, stdout)
+}
+
 /// A plain agent: `interlock mcp`, with no workflow and no guarantee. Gone with the daemon.
 pub(crate) struct Agent {
     child: Child,
@@ -167,16 +180,7 @@ impl Stand {
     }
 
     fn agent(&self) -> Option<Agent> {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_interlock"))
-            .arg("--socket")
-            .arg(self.path("s"))
-            .arg("mcp")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let (stdin, stdout) = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));
+        let (child, stdin, stdout) = joined(&self.path("s"));
         let mut agent = Agent { child, stdin, stdout };
         let info = json!({"name": "faults", "version": "1"});
         agent

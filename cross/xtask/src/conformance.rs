@@ -132,14 +132,12 @@ pub(crate) fn parts(places: &Places, only: &[String], skips: Option<&Path>) -> R
         return Err(format!("no part is called {unknown}\nhint: the parts are {}", names.join(", ")));
     }
     let mut failed = Vec::new();
-    if let Some(skips) = skips {
-        for (_, command) in &mut parts {
-            command.env("INTERLOCK_TEST_SKIPS", skips);
-        }
-    }
     for (name, mut command) in parts.into_iter().filter(|(name, _)| only.is_empty() || only.contains(name)) {
         println!("\n--- {name}");
         let begun = Instant::now();
+        if let Some(skips) = skips {
+            command.env("INTERLOCK_TEST_SKIPS", skips);
+        }
         if let Err(why) = said(&mut command) {
             println!("{why}");
             failed.push(name);

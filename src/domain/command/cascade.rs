@@ -135,8 +135,8 @@ impl<'a> Walk<'a> {
                 self.begun.stages.knowledge && !self.retrieved && asking::asks(utterance, &self.understanding.sounds);
             asked.then(|| Step::Retrieve(utterance.text()))
         };
-        if vote::is_doubtful(self.understanding, utterance, &self.begun.found)
-            && let Some(step) = classify()
+        if let Some(step) = classify()
+            && vote::is_doubtful(self.understanding, utterance, &self.begun.found)
         {
             return step;
         }

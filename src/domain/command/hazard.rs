@@ -7,7 +7,6 @@
 
 use super::number::Measure;
 use super::resolution::HazardKind;
-use super::sound::{Confusions, Sounds};
 use super::utterance::Utterance;
 
 /// A place in an utterance that forbids, asks, or speaks of another time or person.
@@ -57,7 +56,7 @@ impl Rules {
 /// What `word` does to a sentence; none when it can be passed over.
 #[must_use]
 pub fn of_word(word: &str) -> Option<HazardKind> {
-    let utterance = Utterance::read(word, &Sounds::new(&Confusions::default())).ok()?;
+    let utterance = Utterance::unheard(word).ok()?;
     hazards(&Rules::default(), &utterance).first().map(|hazard| hazard.kind)
 }
 
@@ -195,10 +194,8 @@ fn word(chars: &[char], at: usize, listed: Option<&Rule>) -> Option<(usize, Haza
         '再' if at > 0 && to_end(1) => Some((1, HazardKind::Several, false)),
         // 先停再启: an order of two acts.
         '再' if chars[..at].contains(&'先') => Some((1, HazardKind::Several, false)),
-        // 换完刀再启动.
-        '再' if chars[..at].contains(&'完') => Some((1, Deferral, false)),
-        // 满了再启动; but 再启动一次 only says again.
-        '再' if before.is_some_and(|ch| "了完好后时候毕度米下来".contains(ch)) => {
+        // 换完刀再启动, 满了再启动; but 再启动一次 only says again.
+        '再' if chars[..at].contains(&'完') || before.is_some_and(|ch| "了好后时候毕度米下来".contains(ch)) => {
             Some((1, Deferral, false))
         }
         // 超过八十度就停; at the beginning it fills.
@@ -284,6 +281,7 @@ const HAZARDS: &[(&str, HazardKind, bool)] = &[
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::command::sound::{Confusions, Sounds};
 
     fn check(text: &str, expected: &[(&str, HazardKind, bool)]) {
         let sounds = Sounds::new(&Confusions::default());

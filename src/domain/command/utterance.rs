@@ -50,6 +50,16 @@ impl Utterance {
         Ok(Utterance::of(chars, breaks, asked, sounds))
     }
 
+    /// The same without its readings, which are most of the work: for what is not compared by sound.
+    ///
+    /// # Errors
+    /// As [`Utterance::read`].
+    pub(super) fn unheard(text: &str) -> Result<Utterance, NoUtterance> {
+        let (chars, breaks, asked) = normalize(text)?;
+        let amounts = number::amounts(&chars);
+        Ok(Utterance { chars, readings: Vec::new(), breaks, asked, amounts })
+    }
+
     /// An utterance of characters that are normal already.
     #[must_use]
     pub fn of(chars: Vec<char>, breaks: u64, asked: bool, sounds: &Sounds) -> Utterance {

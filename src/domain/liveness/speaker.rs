@@ -52,11 +52,12 @@ impl Speaker {
         let silent = self.beat_at.is_some_and(|at| now.since(at) >= tau);
         let moves = flat.is_some_and(|(flat, _)| flat < tau);
         let busy = |(flat, used): (Duration, u128)| flat >= tau * 2 && used * 2 > flat.as_nanos();
-        let found = match (silent, moves) {
-            (true | false, true) => None,
-            (true, false) => Some(Cause::NoBeat),
-            (false, false) => flat.is_some_and(busy).then_some(Cause::Livelock),
-        }?;
+        let found = match (moves, silent) {
+            (true, _) => return None,
+            (false, true) => Cause::NoBeat,
+            (false, false) if flat.is_some_and(busy) => Cause::Livelock,
+            (false, false) => return None,
+        };
         (self.stuck.replace(found) != Some(found)).then_some(Verdict { state: State::Zombie, cause: found })
     }
 

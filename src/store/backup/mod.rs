@@ -54,7 +54,7 @@ pub const ASIDE: &str = "aside";
 /// The working directory of the tools inside the state directory: what lies there is somebody's, in whatever form.
 const WORK: &str = "work/";
 /// Tokens of other services.
-const TOKENS: &str = "keys/mcp/";
+const TOKENS: &str = "keys/mcp";
 
 /// Why there is no backup, or why it does not come back.
 #[derive(Debug, Error)]
@@ -191,7 +191,7 @@ pub fn make(state: &Path, file: &Path, version: &str, at: Wall) -> Result<Made, 
     let made = write(state, file, &out, &copy, &key, &about(version, at)).and_then(|made| {
         let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         out.sync_all().map_err(BackupError::io(file))?;
-        File::open(folder).and_then(|folder| folder.sync_all()).map_err(BackupError::io(folder))?;
+        synced(folder)?;
         Ok(made)
     });
     let _gone = fs::remove_file(&copy);
@@ -205,6 +205,10 @@ fn beside(file: &Path, suffix: &str) -> PathBuf {
     let mut name = file.as_os_str().to_owned();
     name.push(suffix);
     PathBuf::from(name)
+}
+
+fn synced(folder: &Path) -> Result<(), BackupError> {
+    File::open(folder).and_then(|folder| folder.sync_all()).map_err(BackupError::io(folder))
 }
 
 fn about(version: &str, at: Wall) -> Value {
@@ -346,7 +350,7 @@ fn files(state: &Path) -> Result<(Vec<Found>, usize), BackupError> {
                 continue;
             };
             let whole = format!("{prefix}{name}");
-            if passing(&whole) || stays(&whole) || format!("{whole}/") == TOKENS {
+            if passing(&whole) || stays(&whole) || whole == TOKENS {
                 continue;
             }
             if kind.is_dir() && depth < DEPTH_MAX {

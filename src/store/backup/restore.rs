@@ -4,7 +4,7 @@
 //! its evidence is verified, what is there is moved aside, what came is moved in. A cut in between leaves the folder
 //! [`NEW`], and no daemon starts on a state that has it.
 
-use std::fs::{self, DirBuilder, File, Metadata, OpenOptions};
+use std::fs::{self, DirBuilder, Metadata, OpenOptions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, lchown};
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use interlock_domain::time::Wall;
 use serde_json::{Value, json};
 
 use super::archive::{Contents, below_state, each, examine};
-use super::{ASIDE, BackupError, Hashed, passing, stays};
+use super::{ASIDE, BackupError, Hashed, passing, stays, synced};
 use crate::record::rfc3339;
 use crate::store::keys::{PublicKey, public_of_state, write_whole};
 use crate::store::lock::Lock;
@@ -192,8 +192,4 @@ fn names(folder: &Path) -> Result<Vec<String>, BackupError> {
 
 fn private(folder: &Path) -> Result<(), BackupError> {
     DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(BackupError::io(folder))
-}
-
-fn synced(folder: &Path) -> Result<(), BackupError> {
-    File::open(folder).and_then(|folder| folder.sync_all()).map_err(BackupError::io(folder))
 }

@@ -1,5 +1,6 @@
 //! Workflows: each as it is, from one station to the next, so that a crash between two of them loses none.
 
+use interlock_domain::effect::workflow::Stage;
 use interlock_domain::time::Wall;
 use rusqlite::params;
 
@@ -19,10 +20,11 @@ impl State {
             let insert = "INSERT INTO workflow VALUES (?1, ?2, ?3, ?4) ON CONFLICT (id) DO UPDATE SET \
                           stage = ?2, form = ?3, at = ?4";
             transaction.prepare_cached(insert)?.execute(params![id.cast_signed(), stage, form, at.0])?;
-            transaction.execute(
-                "DELETE FROM workflow WHERE stage IN ('committed', 'aborted', 'closed') AND id <= ?",
-                [id.cast_signed() - i64::from(SETTLED_KEPT)],
-            )?;
+            let ended = Stage::ALL.iter().filter(|stage| stage.is_final()).map(|stage| format!("'{}'", stage.word()));
+            let ended = ended.collect::<Vec<_>>().join(", ");
+            transaction
+                .prepare_cached(&format!("DELETE FROM workflow WHERE stage IN ({ended}) AND id <= ?"))?
+                .execute([id.cast_signed() - i64::from(SETTLED_KEPT)])?;
             Ok(())
         })
     }
