@@ -76,14 +76,11 @@ pub fn row(event: &Event, at: Stamp) -> Row {
             row
         }
         Event::Intent { call: _, op, tool, args, contract, noted } => {
-            let mut detail = json!({
-                "op": op.to_string(),
-                "tool": tool.as_str(),
-                "contract": contract::to_json(contract),
-                "input": kept(args),
-            });
-            ledger::note(&mut detail, noted);
-            row.detailed(&detail)
+            let detail = Detail::default()
+                .with("contract", &contract::to_json(contract))
+                .with_kept("input", args, VALUE_BYTES_MAX)
+                .with("op", &op.to_string());
+            row.told(ledger::note(detail, noted).with("tool", tool.as_str()).end())
         }
         Event::Anomaly { call: _, change } => {
             row.to = Some(change.verdict.map_or("gone", interlock_domain::effect::anomaly::Verdict::word).into());
@@ -155,15 +152,6 @@ pub fn validity_row(row: Row, validity: &Validity) -> Row {
         ..row
     }
     .detailed(&validity.to_json())
-}
-
-/// The value if it is small, else its size and its beginning.
-fn kept(value: &Value) -> Value {
-    let text = value.to_string();
-    if text.len() <= VALUE_BYTES_MAX {
-        return value.clone();
-    }
-    json!({ "cut": text.len(), "head": &text[..text.floor_char_boundary(VALUE_BYTES_MAX / 8)] })
 }
 
 fn answer_word(answer: Answer) -> &'static str {
