@@ -83,7 +83,12 @@ impl Scene<'_> {
             let qualifies = says_where || (is_verb(more) && verb && is_long(more));
             path[at + 1].role == Role::Need && is_first && qualifies && !self.breaks_before(more.start)
         };
-        guessed || (1..path.len()).any(|at| at + 1 < path.len() && qualifies(at))
+        // 机组 behind 启动冷却水, which sounds a little like a verb.
+        let goes_on = path.windows(2).enumerate().any(|(at, two)| {
+            let said = path[..at].iter().any(|step| is_verb(step) && step.exact);
+            said && two[0].role == Role::Need && is_verb(&two[1]) && !two[1].exact && is_long(&two[1])
+        });
+        guessed || goes_on || (1..path.len()).any(|at| at + 1 < path.len() && qualifies(at))
     }
 
     /// 新泵 for 新风, 水灯 for 水泵: what only sounds like the name has another thing in it, written just so.
