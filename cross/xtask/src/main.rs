@@ -7,6 +7,7 @@
 
 mod board;
 mod conformance;
+mod image;
 mod machine;
 mod models;
 mod runtime;
@@ -26,6 +27,10 @@ cargo xtask conformance [PART…]  MCP's official suites and clients of others b
                                behind it; needs npm; a step of `test`
 cargo xtask models [FOLDER]    make the optional larger model (a sentence encoder, 70 MB) with its linear head
 cargo xtask build --board NAME a release for a board of cross/boards, against its oldest C library
+cargo xtask image --board NAME [--binary FILE] [--site FOLDER]
+                               the raw disk that a box boots from, and the slot file that updates one; as root
+cargo xtask image update --board NAME
+                               only the slot file
 cargo xtask setup              only set the machine up, for building and for testing";
 
 /// Where the tree and its build products lie.
@@ -59,6 +64,7 @@ fn main() -> ExitCode {
         "conformance" => conformance::run(&places, rest),
         "models" => models::run(&places, rest),
         "build" => board::named(rest).and_then(|name| board::build(&places, name)),
+        "image" => image::run(&places, rest),
         "setup" => machine::for_building().and_then(|()| machine::for_testing(&places).map(|_| ExitCode::SUCCESS)),
         "help" | "--help" | "-h" => {
             println!("{HELP}");

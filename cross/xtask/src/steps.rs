@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use crate::{Places, conformance, machine};
 
 /// The packages of the workspace that may have tests of their own.
-const PACKAGES: [&str; 3] = [".", "src/domain", "cross/xtask"];
+const PACKAGES: [&str; 4] = [".", "src/domain", "cross/xtask", "cross/slots"];
 
 /// The step that is not cargo's: what nobody here wrote, before and behind the daemon.
 const CONFORMANCE: &str = "conformance";
@@ -37,6 +37,13 @@ struct Ended {
 pub(crate) fn cargo(places: &Places, arguments: &[&str]) -> Result<bool, String> {
     let status = cargo_command(places).args(arguments).status();
     status.map(|status| status.success()).map_err(|e| format!("cargo {}: {e}", arguments.join(" ")))
+}
+
+/// The same as a command that is yet to run.
+pub(crate) fn cargo_command_of(places: &Places, arguments: &[&str]) -> Command {
+    let mut cargo = cargo_command(places);
+    cargo.args(arguments);
+    cargo
 }
 
 pub(crate) fn cargo_command(places: &Places) -> Command {
