@@ -5,9 +5,15 @@
 //! written outside the target directory. The files of Interlock itself are one list (`content`), so that a package can
 //! take its place.
 
+mod chance;
 mod content;
+mod cuts;
 mod disk;
+mod faults;
+mod plug;
 mod root;
+mod trial;
+mod vm;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -32,6 +38,10 @@ struct Asked {
     site: Option<PathBuf>,
     /// The key that updates are signed with.
     key: Option<PathBuf>,
+    /// The parts of a trial; without one, all of them.
+    parts: Vec<String>,
+    /// How often the plug is pulled.
+    cuts: Option<u32>,
 }
 
 impl Asked {
@@ -39,12 +49,19 @@ impl Asked {
         let mut asked = Asked::default();
         let mut words = arguments.iter();
         while let Some(flag) = words.next() {
+            if trial::PARTS.contains(&flag.as_str()) {
+                asked.parts.push(flag.clone());
+                continue;
+            }
             let value = words.next().ok_or(format!("{flag}: a value is wanted"))?;
             match flag.as_str() {
                 "--board" => asked.board.clone_from(value),
                 "--binary" => asked.binary = Some(value.into()),
                 "--version" => asked.version = Some(value.clone()),
                 "--site" => asked.site = Some(value.into()),
+                "--cuts" => {
+                    asked.cuts = Some(value.parse().map_err(|_| format!("--cuts {value}: a number is wanted"))?)
+                }
                 "--key" => asked.key = Some(value.into()),
                 _ => {
                     return Err(format!(
@@ -61,6 +78,7 @@ impl Asked {
 }
 
 /// What an image is made from and where it goes.
+#[derive(Clone)]
 struct Recipe<'a> {
     places: &'a Places,
     board: &'a Board,
@@ -96,6 +114,7 @@ pub(crate) fn run(places: &Places, arguments: &[String]) -> Result<ExitCode, Str
             let slot = slot(&recipe(places, &board, &asked)?)?;
             println!("{}: on the box, `interlock-slots update FILE`, then `systemctl reboot`", slot.display());
         }
+        Some((word, rest)) if word == "trial" => return tried(places, rest),
         _ => {
             let asked = Asked::parse(arguments)?;
             let board = Board::read(&places.root, &asked.board)?;
@@ -166,6 +185,38 @@ fn made(recipe: &Recipe<'_>, site: Option<&Path>) -> Result<PathBuf, String> {
     disk::made(recipe, &slot, site, &disk)?;
     println!("{}: write it to the box's disk, or start it: see README.md", disk.display());
     Ok(disk)
+}
+
+/// How often the plug is pulled when nobody says how often.
+const CUTS: u32 = 20;
+
+/// `image trial --board NAME [PART…] [--cuts N]`: makes an image, unless a slot file is there, and tries it.
+fn tried(places: &Places, arguments: &[String]) -> Result<ExitCode, String> {
+    let asked = Asked::parse(arguments)?;
+    let board = Board::read(&places.root, &asked.board)?;
+    machine::for_trial(&board)?;
+    let recipe = recipe(places, &board, &asked)?;
+    slot(&recipe)?;
+    let trial = trial::Trial::fresh(&recipe)?;
+    let parts: Vec<&str> = match asked.parts.as_slice() {
+        [] => trial::PARTS.to_vec(),
+        some => some.iter().map(String::as_str).collect(),
+    };
+    let (mut passed, mut failed) = (0, 0);
+    for name in parts {
+        println!("=== {name}");
+        let begun = std::time::Instant::now();
+        match trial::part(&trial, name, asked.cuts.unwrap_or(CUTS)) {
+            Ok(()) => passed += 1,
+            Err(why) => {
+                failed += 1;
+                eprintln!("error: {name}: {why}");
+            }
+        }
+        println!("  {:.0} s", begun.elapsed().as_secs_f64());
+    }
+    println!("{passed} passed, {failed} failed");
+    Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn compressed(disk: &Path) -> Result<(), String> {

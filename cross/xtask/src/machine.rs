@@ -78,6 +78,11 @@ const IMAGE: &[Need] = &[
     UNIT_CHECKER,
 ];
 
+const EMULATED_ARM: &[Need] =
+    &[need("qemu-system-aarch64", &["--version"], &["qemu-system-arm", "qemu-efi-aarch64"], "is the box")];
+
+const EMULATED_PC: &[Need] = &[need("qemu-system-x86_64", &["--version"], &["qemu-system-x86", "ovmf"], "is the box")];
+
 const fn need(
     program: &'static str,
     probe: &'static [&'static str],
@@ -152,6 +157,25 @@ pub(crate) fn for_image(board: &Board) -> Result<(), String> {
     for_board(board)?;
     bring(IMAGE)?;
     if board.foreign() { emulated(board) } else { Ok(()) }
+}
+
+/// What a trial of an image needs besides: the board as a whole under emulation.
+pub(crate) fn for_trial(board: &Board) -> Result<(), String> {
+    let needs = if board.machine() == "aarch64" { EMULATED_ARM } else { EMULATED_PC };
+    let has_tools = said("dpkg-query", &["--show", "--showformat=${db:Status-Status}", "qemu-utils"]);
+    if we_are_root()
+        && has_tools.is_ok_and(|status| status == "installed")
+        && !answers(needs[0].program, &["--version"])
+    {
+        // A newer qemu-utils would be taken away by the emulator: both in the emulator's version.
+        must(apt().arg("update"), "a package index is needed once")?;
+        let policy = said("apt-cache", &["policy", needs[0].packages[0]])?;
+        let version = policy.lines().find_map(|line| line.trim().strip_prefix("Candidate: ")).unwrap_or_default();
+        let tools = format!("qemu-utils={version}");
+        let arguments = ["install", "-y", "--no-install-recommends", "--allow-downgrades", &tools];
+        must(apt().args(arguments).args(needs[0].packages), "as root: apt-get install the same")?;
+    }
+    bring(needs)
 }
 
 /// Lets this kernel start programs of the board's processor by itself: Debian's scripts in the root need it.

@@ -81,10 +81,18 @@ pub(super) fn made(recipe: &Recipe<'_>, image: &Path) -> Result<(), String> {
     content::own(&root)?;
     settle(recipe, &root)?;
     starter(recipe, &root, &version)?;
+    packed(&root, image)?;
+    let length = fs::metadata(image).map_err(|e| format!("{}: {e}", image.display()))?.len();
+    println!("{}: {:.1} MiB, kernel {version}", image.display(), length as f64 / f64::from(1 << 20));
+    Ok(())
+}
+
+/// A root as one file.
+pub(super) fn packed(root: &Path, image: &Path) -> Result<(), String> {
     let _ = fs::remove_file(image);
     let mut squash = Command::new("mksquashfs");
     // gzip: the loader reads kernel and starter out of it, and knows no newer compression.
-    squash.arg(&root).arg(image).args([
+    squash.arg(root).arg(image).args([
         "-comp",
         "gzip",
         "-b",
@@ -94,10 +102,7 @@ pub(super) fn made(recipe: &Recipe<'_>, image: &Path) -> Result<(), String> {
         "-quiet",
         "-no-xattrs",
     ]);
-    must(&mut squash, by_hand)?;
-    let length = fs::metadata(image).map_err(|e| format!("{}: {e}", image.display()))?.len();
-    println!("{}: {:.1} MiB, kernel {version}", image.display(), length as f64 / f64::from(1 << 20));
-    Ok(())
+    must(&mut squash, "see the words above")
 }
 
 fn emptied(folder: &Path) -> Result<(), String> {
