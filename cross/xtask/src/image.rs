@@ -40,6 +40,8 @@ struct Asked {
     key: Option<PathBuf>,
     /// The parts of a trial; without one, all of them.
     parts: Vec<String>,
+    /// A trial of the slot file that is there.
+    as_made: bool,
     /// How often the plug is pulled.
     cuts: Option<u32>,
 }
@@ -51,6 +53,10 @@ impl Asked {
         while let Some(flag) = words.next() {
             if trial::PARTS.contains(&flag.as_str()) {
                 asked.parts.push(flag.clone());
+                continue;
+            }
+            if flag == "--as-made" {
+                asked.as_made = true;
                 continue;
             }
             let value = words.next().ok_or(format!("{flag}: a value is wanted"))?;
@@ -190,13 +196,15 @@ fn made(recipe: &Recipe<'_>, site: Option<&Path>) -> Result<PathBuf, String> {
 /// How often the plug is pulled when nobody says how often.
 const CUTS: u32 = 20;
 
-/// `image trial --board NAME [PART…] [--cuts N]`: makes an image, unless a slot file is there, and tries it.
+/// `image trial --board NAME [PART…] [--cuts N] [--as-made]`: makes an image, or takes the one that is there, and tries it.
 fn tried(places: &Places, arguments: &[String]) -> Result<ExitCode, String> {
     let asked = Asked::parse(arguments)?;
     let board = Board::read(&places.root, &asked.board)?;
     machine::for_trial(&board)?;
     let recipe = recipe(places, &board, &asked)?;
-    slot(&recipe)?;
+    if !asked.as_made || !recipe.slot_file().exists() {
+        slot(&recipe)?;
+    }
     let trial = trial::Trial::fresh(&recipe)?;
     let parts: Vec<&str> = match asked.parts.as_slice() {
         [] => trial::PARTS.to_vec(),

@@ -63,7 +63,7 @@ const UNITS: [&str; 5] = [
     "interlock.service",
     "interlock-provision.service",
     "interlock-slots.service",
-    "interlock-no-data.service",
+    "interlock-data.service",
     "systemd-networkd.service",
 ];
 

@@ -126,31 +126,39 @@ fn provisioned(vm: &mut Vm) -> Result<(), String> {
 }
 
 fn measured(vm: &mut Vm) -> Result<(), String> {
-    let times = vm.run(
-        "systemctl show --property=ExecMainStartTimestampMonotonic,ActiveEnterTimestampMonotonic --value interlock",
-    )?;
-    let micros: Vec<u64> = times.split_whitespace().filter_map(|word| word.parse().ok()).collect();
-    let [one, other] = micros[..] else { return Err(format!("systemd says {times:?}")) };
-    let ready = Duration::from_micros(one.abs_diff(other));
+    println!("  the boot: {}", vm.run("systemd-analyze time | head -n 1")?);
+    let booting = ready(vm)?;
     // Idle: what the start has brought in is done.
     vm.run("sleep 20")?;
     let rss = vm.run(
         "sed -n 's/^VmRSS:[^0-9]*\\([0-9]*\\) kB/\\1/p' /proc/$(systemctl show -p MainPID --value interlock)/status",
     )?;
     let rss: u64 = rss.trim().parse().map_err(|_| format!("VmRSS says {rss:?}"))?;
+    vm.run("systemctl restart interlock")?;
+    let alone = ready(vm)?;
     println!(
-        "  interlock: READY {:.2} s after its start, {:.1} MiB resident",
-        ready.as_secs_f64(),
+        "  interlock: READY {:.2} s after its start while the box boots, {:.2} s when nothing else starts; {:.1} MiB resident",
+        booting.as_secs_f64(),
+        alone.as_secs_f64(),
         rss as f64 / 1024.0
     );
-    println!("  the daemon's start in the boot: {}", vm.run("systemd-analyze time | head -n 1")?);
-    if ready > READY_MAX {
-        println!("  slower than the {READY_MAX:?} that a box is promised (this processor is emulated)");
+    if alone > READY_MAX {
+        println!("  slower than the {READY_MAX:?} that a box is promised; this processor is emulated");
     }
     if rss > RSS_MAX {
         return Err(format!("{rss} KiB resident; {RSS_MAX} are promised"));
     }
     Ok(())
+}
+
+/// From the start of the daemon's process to READY.
+fn ready(vm: &mut Vm) -> Result<Duration, String> {
+    let times = vm.run(
+        "systemctl show --property=ExecMainStartTimestampMonotonic,ActiveEnterTimestampMonotonic --value interlock",
+    )?;
+    let micros: Vec<u64> = times.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+    let [one, other] = micros[..] else { return Err(format!("systemd says {times:?}")) };
+    Ok(Duration::from_micros(one.abs_diff(other)))
 }
 
 /// A named part of the trial.
