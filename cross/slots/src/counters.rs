@@ -19,6 +19,9 @@ const SECTOR: usize = 512;
 /// How many starts in a row a slot may have without the gate's word. The loader's script counts down from this.
 pub const TRIES: u8 = 3;
 
+/// How many starts a slot on trial has: one, and one more for a plug that is pulled meanwhile.
+pub const TRIAL_TRIES: u8 = 2;
+
 /// One of the two.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Slot {
@@ -82,7 +85,7 @@ impl Counters {
     /// The next start is with this slot; it has to prove itself.
     pub fn try_out(&mut self, slot: Slot) {
         self.first = slot;
-        self.left[slot as usize] = TRIES;
+        self.left[slot as usize] = TRIAL_TRIES;
         self.trial = Some(slot);
         self.failed = self.failed.filter(|failed| *failed != slot);
     }
@@ -182,7 +185,7 @@ mod tests {
         now.close(Slot::B);
         assert_eq!(now, counters(Slot::A, [3, 0], None, None));
         now.try_out(Slot::B);
-        assert_eq!(now, counters(Slot::B, [3, 3], Some(Slot::B), None));
+        assert_eq!(now, counters(Slot::B, [3, 2], Some(Slot::B), None));
         let mut kept = now.clone();
         assert_eq!(kept.well(Slot::B), None);
         assert_eq!(kept, counters(Slot::B, [3, 3], None, None));

@@ -18,7 +18,7 @@ const COUNTERS: &str = "/efi/grub/grubenv";
 const KEYS: &str = "/usr/lib/interlock/update-keys";
 
 /// How long a slot on trial may take until it is well.
-const PATIENCE: Duration = Duration::from_secs(180);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// How long the daemon must stay up, the same process all the time.
 const STEADY: Duration = Duration::from_secs(15);

@@ -120,7 +120,9 @@ pub(crate) fn run(places: &Places, arguments: &[String]) -> Result<ExitCode, Str
             let slot = slot(&recipe(places, &board, &asked)?)?;
             println!("{}: on the box, `interlock-slots update FILE`, then `systemctl reboot`", slot.display());
         }
-        Some((word, rest)) if word == "trial" => return tried(places, rest),
+        Some((word, rest)) if word == "trial" => {
+            return Ok(if tried(places, rest)? { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+        }
         _ => {
             let asked = Asked::parse(arguments)?;
             let board = Board::read(&places.root, &asked.board)?;
@@ -197,7 +199,7 @@ fn made(recipe: &Recipe<'_>, site: Option<&Path>) -> Result<PathBuf, String> {
 const CUTS: u32 = 20;
 
 /// `image trial --board NAME [PART…] [--cuts N] [--as-made]`: makes an image, or takes the one that is there, and tries it.
-fn tried(places: &Places, arguments: &[String]) -> Result<ExitCode, String> {
+pub(crate) fn tried(places: &Places, arguments: &[String]) -> Result<bool, String> {
     let asked = Asked::parse(arguments)?;
     let board = Board::read(&places.root, &asked.board)?;
     machine::for_trial(&board)?;
@@ -205,7 +207,6 @@ fn tried(places: &Places, arguments: &[String]) -> Result<ExitCode, String> {
     if !asked.as_made || !recipe.slot_file().exists() {
         slot(&recipe)?;
     }
-    let trial = trial::Trial::fresh(&recipe)?;
     let parts: Vec<&str> = match asked.parts.as_slice() {
         [] => trial::PARTS.to_vec(),
         some => some.iter().map(String::as_str).collect(),
@@ -214,7 +215,8 @@ fn tried(places: &Places, arguments: &[String]) -> Result<ExitCode, String> {
     for name in parts {
         println!("=== {name}");
         let begun = std::time::Instant::now();
-        match trial::part(&trial, name, asked.cuts.unwrap_or(CUTS)) {
+        let tried = trial::Trial::fresh(&recipe, name);
+        match tried.and_then(|trial| trial::part(&trial, name, asked.cuts.unwrap_or(CUTS))) {
             Ok(()) => passed += 1,
             Err(why) => {
                 failed += 1;
@@ -224,7 +226,7 @@ fn tried(places: &Places, arguments: &[String]) -> Result<ExitCode, String> {
         println!("  {:.0} s", begun.elapsed().as_secs_f64());
     }
     println!("{passed} passed, {failed} failed");
-    Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(failed == 0)
 }
 
 fn compressed(disk: &Path) -> Result<(), String> {

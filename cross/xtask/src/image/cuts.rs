@@ -7,12 +7,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use super::chance::Chance;
-use super::plug::{Lost, Plug};
+use super::plug::{Flushes, Lost, Plug};
 use super::trial::{self, Trial};
 use super::vm::Vm;
 
 /// The longest load before a cut.
 const LOAD_MAX: Duration = Duration::from_secs(12);
+
+/// Cuts of a disk that lies, of which one must be noticed.
+const CONTROL_CUTS: u32 = 4;
 
 /// A call that is at work for all of a load, by an MCP client; the rest are commands, each acknowledged.
 const LOAD: &str = concat!(
@@ -21,6 +24,9 @@ const LOAD: &str = concat!(
     "'{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}' ",
     "'{\"jsonrpc\":\"2.0\",\"id\":2,\"method\":\"tools/call\",\"params\":{\"name\":\"shell\",\"arguments\":{\"command\":\"sleep 600\"}}}'; ",
     "sleep 900) | interlock mcp >/dev/null 2>&1 & ",
+    // Written and never flushed by itself, so that a cut always has something to forget.
+    "while :; do dd if=/dev/zero of=/var/lib/interlock/noise bs=64k count=4 oflag=direct conv=notrunc 2>/dev/null; ",
+    "sleep 0.1; done & ",
     "while :; do interlock say --json 启动二号水泵; interlock say --json 停止二号水泵; done"
 );
 
@@ -32,13 +38,28 @@ const AS_WORDS: &str =
 type Acknowledged = BTreeMap<u64, String>;
 
 pub(super) fn run(trial: &Trial<'_>, cuts: u32) -> Result<(), String> {
+    pulled(trial, cuts, Flushes::Kept)
+}
+
+/// The same on a disk that lies: what this test is for must be noticed, or it proves nothing.
+pub(super) fn control(trial: &Trial<'_>) -> Result<(), String> {
+    match pulled(trial, CONTROL_CUTS, Flushes::Lied) {
+        Ok(()) => Err(format!("{CONTROL_CUTS} cuts on a disk that keeps no flush, and nothing was noticed")),
+        Err(why) => {
+            println!("  noticed, as it must be: {}", why.lines().next().unwrap_or_default());
+            Ok(())
+        }
+    }
+}
+
+fn pulled(trial: &Trial<'_>, cuts: u32, flushes: Flushes) -> Result<(), String> {
     let seed = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(1, |time| time.as_secs());
     println!("  seed {seed}, {cuts} cuts");
     let mut chance = Chance::of(seed);
     let mut all = Acknowledged::new();
     let (mut slowest, mut at_work, mut lost) = (Duration::ZERO, 0, Lost::default());
     for cut in 0..=cuts {
-        let plug = Plug::of(&trial.disk, &trial.folder.join("disk.sock"), chance.split())?;
+        let plug = Plug::of(&trial.disk, &trial.folder.join("disk.sock"), flushes, chance.split())?;
         let mut vm = trial.on_with(plug.address(), "writeback", Vec::new())?;
         let told = |why: String| format!("after {cut} cuts (seed {seed}): {why}");
         vm.answers().map_err(told)?;
@@ -107,7 +128,7 @@ fn after<'a>(line: &'a str, words: &str) -> Option<&'a str> {
 
 /// Gives back how many calls that were at work are unknown.
 fn checked(vm: &mut Vm, all: &Acknowledged) -> Result<usize, String> {
-    let (code, said) = vm.ends("interlock evidence verify --json")?;
+    let (code, said) = vm.ends("interlock evidence verify --state /var/lib/interlock --json")?;
     if code != 0 || !said.contains("\"verdict\":\"INTACT\"") {
         return Err(format!("evidence verify: exit code {code}: {said}"));
     }

@@ -210,7 +210,7 @@ fn clock(trial: &Trial<'_>) -> Result<(), String> {
     if row.contains("\"time_quality\":\"synced\"") {
         return Err(format!("a box whose clock is lost says that it knows the time: {row}"));
     }
-    vm.run("interlock evidence verify")?;
+    vm.run("interlock evidence verify --state /var/lib/interlock")?;
     println!(
         "  clock at 1970: it obeys, the evidence verifies and does not claim to know the time ({})",
         vm.run("date +%F")?

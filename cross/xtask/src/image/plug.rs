@@ -35,6 +35,15 @@ pub(super) struct Lost {
     pub(super) forgotten: usize,
 }
 
+/// What the disk does when it is told to flush.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Flushes {
+    /// What it says.
+    Kept,
+    /// Nothing, and says that it did: nobody can keep a promise on such a disk.
+    Lied,
+}
+
 /// The server of one life of the box.
 pub(super) struct Plug {
     socket: PathBuf,
@@ -43,14 +52,14 @@ pub(super) struct Plug {
 
 impl Plug {
     /// Serves the disk to one guest.
-    pub(super) fn of(disk: &Path, socket: &Path, chance: Chance) -> Result<Plug, String> {
+    pub(super) fn of(disk: &Path, socket: &Path, flushes: Flushes, chance: Chance) -> Result<Plug, String> {
         let told = |e: io::Error| format!("{}: {e}", socket.display());
         let _ = std::fs::remove_file(socket);
         let listener = UnixListener::bind(socket).map_err(told)?;
         let file = File::options().read(true).write(true).open(disk).map_err(|e| format!("{}: {e}", disk.display()))?;
         let serving = std::thread::spawn(move || {
             let (guest, _) = listener.accept()?;
-            Served { file, pending: BTreeMap::new() }.serve(guest, chance)
+            Served { file, flushes, pending: BTreeMap::new() }.serve(guest, chance)
         });
         Ok(Plug { socket: socket.to_path_buf(), serving })
     }
@@ -71,6 +80,7 @@ impl Plug {
 
 struct Served {
     file: File,
+    flushes: Flushes,
     /// Written, not flushed: by sector.
     pending: BTreeMap<u64, [u8; SECTOR]>,
 }
@@ -137,10 +147,10 @@ impl Served {
                 self.write(offset, &content)
             }
             2 => return Ok(false),
-            3 => self.flush(),
+            3 => self.flushed(),
             _ => Err(io::ErrorKind::Unsupported.into()),
         };
-        let done = if flags & 1 != 0 && kind == 1 { done.and_then(|()| self.flush()) } else { done };
+        let done = if flags & 1 != 0 && kind == 1 { done.and_then(|()| self.flushed()) } else { done };
         guest.write_all(&ANSWER_MAGIC.to_be_bytes())?;
         // EIO and EINVAL, as Linux numbers them.
         let code = match &done {
@@ -180,6 +190,14 @@ impl Served {
             self.pending.insert(sector, kept);
         }
         Ok(())
+    }
+
+    /// The guest asks for it.
+    fn flushed(&mut self) -> io::Result<()> {
+        match self.flushes {
+            Flushes::Kept => self.flush(),
+            Flushes::Lied => Ok(()),
+        }
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -227,7 +245,7 @@ mod tests {
         let path = std::env::temp_dir().join(format!("interlock-plug-{}-{name}", std::process::id()));
         let file = File::options().read(true).write(true).create(true).truncate(true).open(path).expect("a file");
         file.set_len(64 << 10).expect("room");
-        Served { file, pending: BTreeMap::new() }
+        Served { file, flushes: Flushes::Kept, pending: BTreeMap::new() }
     }
 
     fn on_disk(served: &Served, offset: u64, length: usize) -> Vec<u8> {
@@ -257,7 +275,7 @@ mod tests {
             served.write(4096, &[2; 4096]).expect("written");
             let file = served.file.try_clone().expect("the file");
             let lost = served.cut(&mut Chance::of(seed)).expect("cut");
-            let after = Served { file, pending: BTreeMap::new() };
+            let after = Served { file, flushes: Flushes::Kept, pending: BTreeMap::new() };
             assert_eq!(on_disk(&after, 0, 4096), vec![1; 4096]);
             let kept = on_disk(&after, 4096, 4096).chunks(SECTOR).filter(|sector| sector[0] == 2).count();
             assert_eq!((lost.pending, lost.forgotten), (8, 8 - kept));

@@ -22,7 +22,7 @@ const RSS_MAX: u64 = 30 << 10;
 pub(super) const CONFIG: &str = "version = 1\n[policy]\nallow = [\"Bash(sleep:*)\"]\n";
 
 /// The names of all parts.
-pub(super) const PARTS: [&str; 4] = ["start", "cuts", "update", "faults"];
+pub(super) const PARTS: [&str; 5] = ["start", "cuts", "control", "update", "faults"];
 
 /// A disk of the trial, and what it was made with.
 pub(super) struct Trial<'a> {
@@ -33,8 +33,8 @@ pub(super) struct Trial<'a> {
 
 impl Trial<'_> {
     /// The box as it comes from the factory, with the trial's site.
-    pub(super) fn fresh<'a>(recipe: &'a Recipe<'a>) -> Result<Trial<'a>, String> {
-        let folder = recipe.place.join("trial");
+    pub(super) fn fresh<'a>(recipe: &'a Recipe<'a>, part: &str) -> Result<Trial<'a>, String> {
+        let folder = recipe.place.join("trial").join(part);
         fs::create_dir_all(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
         let trial = Trial { recipe, disk: folder.join("disk.img"), folder };
         trial.remade()?;
@@ -166,6 +166,7 @@ pub(super) fn part(trial: &Trial<'_>, name: &str, cuts: u32) -> Result<(), Strin
     match name {
         "start" => start(trial),
         "cuts" => super::cuts::run(trial, cuts),
+        "control" => super::cuts::control(trial),
         "update" => super::faults::update(trial),
         _ => super::faults::faults(trial),
     }
