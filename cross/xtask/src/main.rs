@@ -9,8 +9,10 @@ mod board;
 mod conformance;
 mod machine;
 mod models;
+mod package;
 mod runtime;
 mod steps;
+mod supply;
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -26,6 +28,11 @@ cargo xtask conformance [PART…]  MCP's official suites and clients of others b
                                behind it; needs npm; a step of `test`
 cargo xtask models [FOLDER]    make the optional larger model (a sentence encoder, 70 MB) with its linear head
 cargo xtask build --board NAME a release for a board of cross/boards, against its oldest C library
+cargo xtask package --board NAME [--binary FILE]
+                               a .deb and an .rpm of that release, or of a program that is there already
+cargo xtask package-trial --board NAME [--binary FILE]
+                               both packages installed, upgraded, removed and purged in a Debian of their own; lintian
+cargo xtask supply [--accept]  licences, sources and doubles of crates, and which hold unsafe code; a step of `test`
 cargo xtask setup              only set the machine up, for building and for testing";
 
 /// Where the tree and its build products lie.
@@ -59,6 +66,9 @@ fn main() -> ExitCode {
         "conformance" => conformance::run(&places, rest),
         "models" => models::run(&places, rest),
         "build" => board::named(rest).and_then(|name| board::build(&places, name)),
+        "package" => package::package(&places, rest),
+        "package-trial" => package::trial(&places, rest),
+        "supply" => supply::run(&places, rest),
         "setup" => machine::for_building().and_then(|()| machine::for_testing(&places).map(|_| ExitCode::SUCCESS)),
         "help" | "--help" | "-h" => {
             println!("{HELP}");
