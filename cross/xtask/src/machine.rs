@@ -14,6 +14,9 @@ use crate::{Places, runtime};
 /// The independent clients that the tests talk to us with, pinned.
 const CLIENTS: &str = include_str!("../../python-clients.txt");
 
+/// The cargo commands that the crate registry has, pinned.
+const CARGO_TOOLS: &str = include_str!("../../cargo-tools.txt");
+
 /// A program, the Debian packages that bring it, and what it is for.
 struct Need {
     program: &'static str,
@@ -94,6 +97,19 @@ const fn need(
 
 const UNIT_CHECKER: Need =
     Need { program: "systemd-analyze", probe: &["--version"], packages: &["systemd"], reason: "checks the unit file" };
+
+const LINTIAN: Need =
+    Need { program: "lintian", probe: &["--version"], packages: &["lintian"], reason: "judges a Debian package" };
+
+const BOOTSTRAP: Need = Need {
+    program: "mmdebstrap",
+    probe: &["--version"],
+    packages: &["mmdebstrap"],
+    reason: "makes a Debian to install a package into",
+};
+
+const RPM: Need =
+    Need { program: "rpm", probe: &["--version"], packages: &["rpm"], reason: "reads and installs an .rpm" };
 
 /// What a build needs.
 pub(crate) fn for_building() -> Result<(), String> {
@@ -199,6 +215,11 @@ fn emulated(board: &Board) -> Result<(), String> {
         .map_err(|e| format!("{rule}: {e}\nhint: {by_hand}"))
 }
 
+/// What trying a package out needs.
+pub(crate) fn for_packages() -> Result<(), String> {
+    bring(&[LINTIAN, BOOTSTRAP, RPM, PYTHON])
+}
+
 /// What the suites and clients of others need.
 pub(crate) fn for_conformance() -> Result<(), String> {
     bring(&[PYTHON, NPM, GIT])
@@ -250,6 +271,34 @@ pub(crate) fn environment(place: &Path, pinned: &str, what: &str) -> Result<Path
     Ok(python)
 }
 
+/// The folder that has these cargo commands, at the versions that are pinned.
+pub(crate) fn cargo_tools(places: &Places, names: &[&str]) -> Result<PathBuf, String> {
+    let root = places.target.join("cargo-tools");
+    for name in names {
+        let version = pinned(CARGO_TOOLS, name).ok_or_else(|| format!("cross/cargo-tools.txt does not pin {name}"))?;
+        let stamp = root.join(name).with_extension("version");
+        if fs::read_to_string(&stamp).is_ok_and(|installed| installed == version)
+            && root.join("bin").join(name).exists()
+        {
+            continue;
+        }
+        println!("set-up: {name} {version} is missing; installing it in {}", root.display());
+        let mut install = Command::new("cargo");
+        install.args(["install", "--quiet", "--locked", "--force", "--root"]).arg(&root);
+        install.arg(format!("{name}@{version}")).env("CARGO_TARGET_DIR", places.target.join("cargo-tools-build"));
+        // They run for seconds: what counts is how long they take to build.
+        install.envs([("CARGO_PROFILE_RELEASE_LTO", "false"), ("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1")]);
+        must(&mut install, "a crate registry is needed once; later runs use what is there")?;
+        fs::write(&stamp, version).map_err(|e| format!("{}: {e}", stamp.display()))?;
+    }
+    Ok(root.join("bin"))
+}
+
+/// The version in a line `name version`.
+fn pinned<'t>(pins: &'t str, name: &str) -> Option<&'t str> {
+    pins.lines().filter_map(|line| line.split_once(' ')).find(|(pinned, _)| *pinned == name).map(|(_, version)| version)
+}
+
 /// What a program says on its standard output.
 pub(crate) fn said(program: &str, arguments: &[&str]) -> Result<String, String> {
     let output = Command::new(program).args(arguments).stdin(Stdio::null()).output();
@@ -282,4 +331,21 @@ fn we_are_root() -> bool {
         let line = status.lines().find_map(|line| line.strip_prefix("Uid:"));
         line.and_then(|ids| ids.split_whitespace().nth(1)) == Some("0")
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tool_is_pinned_by_its_whole_name() {
+        let pins = "# a comment\ncargo-deb 1.2\ncargo-debug 3\n";
+        assert_eq!(
+            (pinned(pins, "cargo-deb"), pinned(pins, "cargo-de"), pinned(pins, "#")),
+            (Some("1.2"), None, Some("a comment"))
+        );
+        for name in ["cargo-deb", "cargo-generate-rpm", "cargo-auditable", "cargo-deny"] {
+            assert!(pinned(CARGO_TOOLS, name).is_some(), "{name}");
+        }
+    }
 }

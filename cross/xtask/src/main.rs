@@ -10,8 +10,10 @@ mod conformance;
 mod image;
 mod machine;
 mod models;
+mod package;
 mod runtime;
 mod steps;
+mod supply;
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -34,6 +36,11 @@ cargo xtask image update --board NAME
                                only the slot file
 cargo xtask image trial --board NAME [start|cuts|update|faults…] [--cuts N] [--as-made]
                                that image as a box under emulation
+cargo xtask package --board NAME [--binary FILE]
+                               a .deb and an .rpm of that release, or of a program that is there already
+cargo xtask package-trial --board NAME [--binary FILE]
+                               both packages installed, upgraded, removed and purged in a Debian of their own; lintian
+cargo xtask supply [--accept]  licences, sources and doubles of crates, and which hold unsafe code; a step of `test`
 cargo xtask setup              only set the machine up, for building and for testing";
 
 /// Where the tree and its build products lie.
@@ -69,6 +76,9 @@ fn main() -> ExitCode {
         "models" => models::run(&places, rest),
         "build" => board::named(rest).and_then(|name| board::build(&places, name)),
         "image" => image::run(&places, rest),
+        "package" => package::package(&places, rest),
+        "package-trial" => package::trial(&places, rest),
+        "supply" => supply::run(&places, rest),
         "setup" => machine::for_building().and_then(|()| machine::for_testing(&places).map(|_| ExitCode::SUCCESS)),
         "help" | "--help" | "-h" => {
             println!("{HELP}");

@@ -11,13 +11,15 @@ use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::{Places, conformance, image, machine};
+use crate::{Places, conformance, image, machine, supply};
 
 /// The packages of the workspace that may have tests of their own.
 const PACKAGES: [&str; 4] = [".", "src/domain", "cross/xtask", "cross/slots"];
 
-/// The step that is not cargo's: what nobody here wrote, before and behind the daemon.
+/// The steps that are not cargo's. What nobody here wrote, before and behind the daemon:
 const CONFORMANCE: &str = "conformance";
+/// What is built in, held against what may be:
+const SUPPLY: &str = "supply";
 
 struct Step {
     name: String,
@@ -81,9 +83,10 @@ pub(crate) fn cargo_command(places: &Places) -> Command {
 /// All checks, or those whose names are given.
 pub(crate) fn test(places: &Places, only: &[String]) -> Result<ExitCode, String> {
     let steps = all_steps(&places.root)?;
-    let is_known = |name: &String| name == CONFORMANCE || steps.iter().any(|step| step.name == *name);
+    let is_known =
+        |name: &String| [CONFORMANCE, SUPPLY].contains(&name.as_str()) || steps.iter().any(|step| step.name == *name);
     if let Some(unknown) = only.iter().find(|name| !is_known(name)) {
-        let names: Vec<&str> = steps.iter().map(|step| step.name.as_str()).chain([CONFORMANCE]).collect();
+        let names: Vec<&str> = steps.iter().map(|step| step.name.as_str()).chain([SUPPLY, CONFORMANCE]).collect();
         return Err(format!("no step is called {unknown}\nhint: the steps are {}", names.join(", ")));
     }
     machine::for_building()?;
@@ -118,25 +121,43 @@ pub(crate) fn test(places: &Places, only: &[String]) -> Result<ExitCode, String>
         let status = command.status().map_err(|e| format!("cargo: {e}"))?;
         ended.push(Ended { name: step.name.clone(), passed: status.success(), took: before.elapsed() });
     }
-    if only.is_empty() || only.iter().any(|name| name == CONFORMANCE) {
-        println!("\n=== {CONFORMANCE}");
+    for name in [SUPPLY, CONFORMANCE].into_iter().filter(|name| only.is_empty() || only.iter().any(|one| one == name)) {
+        println!("\n=== {name}");
         let before = Instant::now();
-        let passed = match conformance::parts(places, &[], Some(&skips)) {
-            Ok(conformance::Ended::Passed) => true,
-            Ok(conformance::Ended::Failed) => false,
-            Ok(conformance::Ended::NotFetched(why)) => {
-                println!("{why}");
-                skip(&skips, &format!("{CONFORMANCE}, all of it: {why}"))?;
-                true
-            }
-            Err(why) => {
-                eprintln!("error: {why}");
-                false
-            }
+        let passed = match name {
+            SUPPLY => supplied(places, &skips)?,
+            _ => conforms(places, &skips)?,
         };
-        ended.push(Ended { name: CONFORMANCE.to_owned(), passed, took: before.elapsed() });
+        ended.push(Ended { name: name.to_owned(), passed, took: before.elapsed() });
     }
     Ok(summary(&ended, &skips, started.elapsed()))
+}
+
+fn supplied(places: &Places, skips: &Path) -> Result<bool, String> {
+    let tools = match supply::tools(places) {
+        Ok(tools) => tools,
+        Err(why) => {
+            skip(skips, &format!("{SUPPLY}, all of it: {why}"))?;
+            return Ok(true);
+        }
+    };
+    Ok(supply::check(places, &tools).map_err(|why| eprintln!("error: {why}")).is_ok())
+}
+
+fn conforms(places: &Places, skips: &Path) -> Result<bool, String> {
+    Ok(match conformance::parts(places, &[], Some(skips)) {
+        Ok(conformance::Ended::Passed) => true,
+        Ok(conformance::Ended::Failed) => false,
+        Ok(conformance::Ended::NotFetched(why)) => {
+            println!("{why}");
+            skip(skips, &format!("{CONFORMANCE}, all of it: {why}"))?;
+            true
+        }
+        Err(why) => {
+            eprintln!("error: {why}");
+            false
+        }
+    })
 }
 
 /// Adds a line to what was skipped; one line, whatever it says.
