@@ -5,6 +5,7 @@
 
 mod agent;
 mod commands;
+mod export;
 mod learning;
 mod mcp;
 pub mod model;
@@ -444,6 +445,9 @@ async fn serve(made: Made) -> Result<(), BootError> {
         voice_running.push(tokio::spawn(wyoming::serve_unix(listening, listener.clone(), stopped.clone())));
     }
     let voice_socket = config.wyoming_socket.clone();
+    let sources =
+        export::Sources { log: log.clone(), keeper: keeper.clone(), acks: writer.acks(), stop: stopped.clone() };
+    let exports = export::start(&config, sources)?;
     let socket =
         control::bind(&places.socket).map_err(|error| BootError::Socket { path: places.socket.clone(), error })?;
     let (reload, mut reloads) = mpsc::channel(1);
@@ -463,6 +467,7 @@ async fn serve(made: Made) -> Result<(), BootError> {
             wyoming_address,
             plant.as_ref().map(|plant| plant.address),
         ),
+        mqtt: exports.mqtt.clone(),
         reload,
     });
     let control_running = tokio::spawn(control::serve(socket, context, stopped));
@@ -543,6 +548,7 @@ async fn serve(made: Made) -> Result<(), BootError> {
     mediator_running.await.ok();
     servers.stop().await;
     keeping.await.ok();
+    exports.ended().await;
     drop(reloader);
     tools_running.abort();
     learner_running.abort();

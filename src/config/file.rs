@@ -59,6 +59,9 @@ pub(super) struct File {
     /// Read by `config::contract`.
     #[serde(default, rename = "contract")]
     pub(super) _contract: Option<IgnoredAny>,
+    /// Read by `config::export`.
+    #[serde(default, rename = "export")]
+    pub(super) _export: Option<IgnoredAny>,
     /// Read by `config::interlock`.
     #[serde(default, rename = "interlock")]
     pub(super) _interlock: Option<IgnoredAny>,
