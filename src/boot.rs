@@ -445,9 +445,21 @@ async fn serve(made: Made) -> Result<(), BootError> {
         voice_running.push(tokio::spawn(wyoming::serve_unix(listening, listener.clone(), stopped.clone())));
     }
     let voice_socket = config.wyoming_socket.clone();
-    let sources =
-        export::Sources { log: log.clone(), keeper: keeper.clone(), acks: writer.acks(), stop: stopped.clone() };
-    let exports = export::start(&config, sources)?;
+    let sources = export::Sources {
+        log: log.clone(),
+        keeper: keeper.clone(),
+        acks: writer.acks(),
+        ears: listener.clone(),
+        stop: stopped.clone(),
+    };
+    let measured = export::Measured {
+        tasks: tasks.clone(),
+        mediator: mediator.clone(),
+        servers: servers.clone(),
+        models: models.clone(),
+        writer: writer.clone(),
+    };
+    let exports = export::start(&config, sources, measured).await?;
     let socket =
         control::bind(&places.socket).map_err(|error| BootError::Socket { path: places.socket.clone(), error })?;
     let (reload, mut reloads) = mpsc::channel(1);
@@ -466,6 +478,7 @@ async fn serve(made: Made) -> Result<(), BootError> {
             mcp_url(&core, mcp_address),
             wyoming_address,
             plant.as_ref().map(|plant| plant.address),
+            exports.metrics,
         ),
         mqtt: exports.mqtt.clone(),
         reload,
@@ -612,7 +625,13 @@ fn carry_signals(signals: Signals) -> Result<mpsc::Receiver<Signal>, BootError> 
     Ok(receiver)
 }
 
-fn status(places: &Places, mcp: Option<String>, wyoming: Option<SocketAddr>, plant: Option<SocketAddr>) -> Value {
+fn status(
+    places: &Places,
+    mcp: Option<String>,
+    wyoming: Option<SocketAddr>,
+    plant: Option<SocketAddr>,
+    metrics: Option<SocketAddr>,
+) -> Value {
     json!({
         "pid": std::process::id(),
         "state": places.state.display().to_string(),
@@ -621,6 +640,7 @@ fn status(places: &Places, mcp: Option<String>, wyoming: Option<SocketAddr>, pla
         "wyoming": wyoming.map(|address| format!("tcp://{address}")),
         "console": null,
         "plant": plant.map(|address| format!("tcp://{address}")),
+        "metrics": metrics.map(|address| format!("http://{address}/metrics")),
         "version": env!("CARGO_PKG_VERSION"),
         "ready": true,
     })

@@ -11,6 +11,7 @@
 //!
 //! As for MCP, a secret never stands in the file.
 
+use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
@@ -32,6 +33,8 @@ const BACKLOGS: RangeInclusive<u64> = 1_000..=100_000_000;
 
 /// Longest name of a device or a client: it stands in each message and in topics.
 const NAME_LEN_MAX: usize = 64;
+/// What we say stands on these, below the topic of the file.
+const OWN_TOPICS: [&str; 6] = ["evidence", "checkpoint", "state", "answer", "alarms", "notice"];
 /// Longest topic, in bytes; the protocol's own bound is 65,535, and the words of ours follow it.
 const TOPIC_LEN_MAX: usize = 512;
 
@@ -58,6 +61,28 @@ pub struct Mqtt {
     pub rate: u32,
     /// Rows that wait, at most; when there are more, the oldest are left out and a gap is told.
     pub backlog_max: u64,
+    /// Where the plant's systems may command.
+    pub commands: Option<Commands>,
+}
+
+/// A topic on which the plant's systems may command.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Commands {
+    /// It.
+    pub topic: String,
+    /// What comes of it at most.
+    pub authority: Authority,
+}
+
+/// What a message may bring about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Authority {
+    /// It reads, and makes safe.
+    Protective,
+    /// What rules of the policy allow besides; nobody is asked.
+    Rules,
+    /// A person is asked about the rest.
+    Ask,
 }
 
 /// How the broker is known, and how we are.
@@ -73,6 +98,26 @@ pub struct Tls {
 struct File {
     #[serde(default)]
     export: Export,
+}
+
+/// `[metrics]` as it is written.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Metrics {
+    listen: Option<Spanned<SocketAddr>>,
+    open_network: Option<bool>,
+}
+
+/// Where `/metrics` listens, if it does.
+pub(super) fn metrics(text: &str, path: &Path, written: &Metrics) -> Result<Option<SocketAddr>, ConfigError> {
+    match &written.listen {
+        Some(address) if !address.get_ref().ip().is_loopback() && written.open_network != Some(true) => {
+            let fact = "whoever reaches this address can read the figures without a password";
+            let hint = "use 127.0.0.1:PORT, or say open-network = true when the network is closed";
+            Err(ConfigError::at(path, text, address.span(), fact).hint(hint))
+        }
+        address => Ok(address.as_ref().map(|address| *address.get_ref())),
+    }
 }
 
 #[derive(Default, Deserialize)]
@@ -98,6 +143,8 @@ struct WrittenMqtt {
     open_network: Option<bool>,
     rate: Option<Spanned<u32>>,
     backlog_max: Option<Spanned<u64>>,
+    command_topic: Option<Spanned<String>>,
+    command_authority: Option<Spanned<String>>,
 }
 
 /// Reads `[export.mqtt]`; other tables are not looked at.
@@ -140,16 +187,18 @@ fn read(table: &Spanned<WrittenMqtt>) -> Result<Mqtt, Wrong> {
         let hint = "mqtts://HOST:8883, or open-network = true when the network is closed";
         return Err(Wrong::at(&written.broker, fact, hint));
     }
+    let prefix = match &written.topic {
+        None => format!("interlock/{device}"),
+        Some(prefix) => topic(prefix)?,
+    };
     Ok(Mqtt {
+        commands: commands(written, &prefix)?,
         tls,
         client_id: match &written.client_id {
             None => format!("interlock-{device}"),
             Some(id) => name(id)?,
         },
-        topic: match &written.topic {
-            None => format!("interlock/{device}"),
-            Some(prefix) => topic(prefix)?,
-        },
+        topic: prefix,
         username: written.username.as_ref().map(|name| name.get_ref().clone()),
         password,
         rate: within(written.rate.as_ref(), RATE, &RATES)?,
@@ -158,6 +207,34 @@ fn read(table: &Spanned<WrittenMqtt>) -> Result<Mqtt, Wrong> {
         port,
         device,
     })
+}
+
+fn commands(written: &WrittenMqtt, prefix: &str) -> Result<Option<Commands>, Wrong> {
+    let authority = match written.command_authority.as_ref().map(|word| (word, word.get_ref().as_str())) {
+        None | Some((_, "protective")) => Authority::Protective,
+        Some((_, "rules")) => Authority::Rules,
+        Some((_, "ask")) => Authority::Ask,
+        Some((word, _)) => {
+            return Err(Wrong::at(word, "there is no such authority", "\"protective\", \"rules\" or \"ask\""));
+        }
+    };
+    let Some(place) = &written.command_topic else {
+        return match &written.command_authority {
+            None => Ok(None),
+            Some(word) => Err(Wrong::at(word, "command-authority needs the command-topic that has it", "")),
+        };
+    };
+    let topic = topic(place)?;
+    // What we say ourselves must not come back as a command.
+    let said = topic.strip_prefix(prefix).and_then(|rest| rest.strip_prefix('/'));
+    if said.is_some_and(|word| OWN_TOPICS.contains(&word)) {
+        return Err(Wrong::at(
+            place,
+            "this box speaks on that topic itself",
+            "command-topic = \"interlock/box-1/command\"",
+        ));
+    }
+    Ok(Some(Commands { topic, authority }))
 }
 
 struct Broker {
@@ -306,6 +383,7 @@ mod tests {
             password: None,
             rate: 1_000,
             backlog_max: 100_000,
+            commands: None,
         };
         assert_eq!(read("broker = \"mqtt://127.0.0.1\"\ndevice = \"box-1\"").unwrap(), Some(least));
         let all = Mqtt {
@@ -322,10 +400,12 @@ mod tests {
             password: Some(Secret::File("/p".into())),
             rate: 5,
             backlog_max: 2_000,
+            commands: Some(Commands { topic: "hall/3/do".into(), authority: Authority::Rules }),
         };
         let text = "broker = \"mqtts://broker.plant:9000/\"\ndevice = \"b\"\nclient-id = \"c\"\ntopic = \"hall/3\"\n\
                     username = \"u\"\npassword-file = \"/p\"\nca = \"/ca.pem\"\ncertificate = \"/c.pem\"\n\
-                    key-credential = \"k\"\nrate = 5\nbacklog-max = 2000";
+                    key-credential = \"k\"\nrate = 5\nbacklog-max = 2000\ncommand-topic = \"hall/3/do\"\n\
+                    command-authority = \"rules\"";
         assert_eq!(read(text).unwrap(), Some(all));
         assert_eq!(mqtt("version = 1\n", Path::new("x.toml")).unwrap(), None);
     }
@@ -356,6 +436,9 @@ mod tests {
         check(&format!("{good}certificate = \"/k\""), "a certificate needs key-credential or key-file");
         check(&format!("{good}topic = \"a/#\""), "\"a/#\" is no topic");
         check(&format!("{good}topic = \"$SYS\""), "\"$SYS\" is no topic");
+        check(&format!("{good}command-topic = \"interlock/b/state\""), "this box speaks on that topic itself");
+        check(&format!("{good}command-authority = \"ask\""), "command-authority needs the command-topic");
+        check(&format!("{good}command-topic = \"x\"\ncommand-authority = \"all\""), "there is no such authority");
         check(&format!("{good}rate = 0"), "0 is outside 1 to 100000");
         check(&format!("{good}backlog-max = 10"), "10 is outside 1000 to 100000000");
     }

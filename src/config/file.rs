@@ -33,6 +33,8 @@ pub(super) struct File {
     #[serde(default)]
     pub(super) http: Http,
     #[serde(default)]
+    pub(super) metrics: super::export::Metrics,
+    #[serde(default)]
     pub(super) model: Model,
     #[serde(default)]
     pub(super) knowledge: Knowledge,

@@ -157,6 +157,8 @@ pub struct Config {
     pub extensions: extend::Extensions,
     /// The broker that is told what happens here.
     pub mqtt: Option<export::Mqtt>,
+    /// Where `/metrics` listens.
+    pub metrics_listen: Option<SocketAddr>,
 }
 
 /// Reads and checks a file; without one, gives the embedded default.
@@ -360,6 +362,7 @@ pub fn check(path: &Path, text: &str) -> Result<Config, ConfigError> {
         agent,
         extensions,
         mqtt: export::mqtt(text, path)?,
+        metrics_listen: export::metrics(text, path, &file.metrics)?,
     })
 }
 

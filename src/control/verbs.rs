@@ -17,7 +17,7 @@ use crate::agents::core::Core;
 use crate::engine::agent::Handle as Models;
 use crate::engine::handle::{Answered, Mediator, NotTaken, Wanted};
 use crate::engine::learner::Learner;
-use crate::engine::listener::{Lang, Listener, Said};
+use crate::engine::listener::{Lang, Listener, Reins, Said};
 use crate::engine::log::{Log, Query};
 use crate::engine::servers::{self, NotLoggedIn, Servers};
 use crate::engine::tasks::{self, Tasks};
@@ -255,6 +255,7 @@ async fn say(context: &Context, user: &str, args: &Args<'_>) -> Answer1 {
         via: if args.text("speaker").is_some() { Via::Voice } else { Via::Cli },
         lang: args.lang(),
         wait: args.flag("wait"),
+        reins: Reins::OF_A_PERSON,
     };
     context.listener.hear(said).await.map_err(|error| not_taken(&error))
 }

@@ -54,6 +54,14 @@ impl Log {
         self.with(read::stats).await
     }
 
+    /// How many bytes its files have.
+    ///
+    /// # Errors
+    /// As [`Log::query`].
+    pub async fn bytes(&self) -> Result<u64, Error> {
+        self.with(|state| Ok(crate::store::log_len(state))).await
+    }
+
     /// The newest signed checkpoint, as it stands in its file; `None` before there is one.
     ///
     /// # Errors

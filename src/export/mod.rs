@@ -5,8 +5,16 @@
 //! receiver never holds anybody up: rows are read beside the writer in bounded batches, and one that is away too long
 //! gets the newest and a gap that says how many are missing. The engine knows nothing of this room.
 
+pub mod metrics;
 pub mod mqtt;
 mod outbox;
 mod pace;
 
+use tokio::sync::watch;
+
 pub use outbox::{Gap, Missing};
+
+/// Waits until the daemon stops; a sender that is gone means the same.
+async fn told(stop: &mut watch::Receiver<bool>) {
+    let _ = stop.wait_for(|stop| *stop).await;
+}

@@ -4,10 +4,14 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use interlock_domain::id::Seq;
+use interlock_domain::request::Via;
 use rumqttc::v5::mqttbytes::QoS;
-use rumqttc::v5::mqttbytes::v5::{ConnAck, ConnectProperties, LastWill, PubAckReason};
+use rumqttc::v5::mqttbytes::v5::{
+    ConnAck, ConnectProperties, LastWill, PubAckReason, Publish, PublishProperties, SubscribeReasonCode,
+};
 use rumqttc::v5::{AsyncClient, ConnectionError, Event, EventLoop, Incoming, MqttOptions};
 use rumqttc::{Outgoing, Transport};
+use serde_json::json;
 use thiserror::Error;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -15,10 +19,14 @@ use tokio::time::{Instant, MissedTickBehavior};
 
 use super::super::outbox::{Gap, Missing};
 use super::super::pace::Pace;
+use super::super::told;
+use super::command::{self, answer_topic};
 use super::message::{self, CHECKPOINT, EVIDENCE, STATE};
 use super::{Exporter, UPKEEP};
+use crate::engine::listener::{Declined, Lang, Said};
 use crate::engine::log::{Error, Query};
 use crate::record::Recorded;
+use crate::sys::clock;
 
 /// Messages under way at once. More do not make it faster over a link of a millisecond; fewer are repeated after a cut.
 const WINDOW: usize = 128;
@@ -38,6 +46,10 @@ const SILENCE_MAX: Duration = Duration::from_secs(40);
 
 /// The longest message that is taken from the broker, in bytes: it is told so, and holds back what is longer.
 const INCOMING_MAX: u32 = 256 * 1024;
+
+/// Orders under way at once, and in a second: a plant's system gives few, and a flood must not fill the log.
+const ORDERS_MAX: usize = 8;
+const ORDERS_PER_SECOND: u32 = 20;
 
 /// The longest password that is read, in bytes.
 const PASSWORD_LEN_MAX: u64 = 4096;
@@ -82,6 +94,16 @@ pub(super) struct Link<'a> {
     checkpoint: String,
     /// A batch could not be read; the next turn tries again.
     unread: bool,
+    /// Commands that are under way: where each answer goes, and what it says.
+    orders: JoinSet<Answer>,
+    order_pace: Pace,
+}
+
+/// An answer on its way.
+struct Answer {
+    topic: String,
+    properties: PublishProperties,
+    text: String,
 }
 
 /// What of the library's events concerns us.
@@ -89,6 +111,8 @@ enum Heard {
     Connected(ConnAck),
     Numbered(u16),
     Acknowledged(u16, PubAckReason),
+    Subscribed(Vec<SubscribeReasonCode>),
+    Message(Publish),
     Alive,
     Ended(String),
 }
@@ -115,6 +139,8 @@ impl Link<'_> {
             packet_max: None,
             checkpoint: String::new(),
             unread: false,
+            orders: JoinSet::new(),
+            order_pace: Pace::new(ORDERS_PER_SECOND, Exporter::now()),
         };
         link.run(heard).await
     }
@@ -130,7 +156,7 @@ impl Link<'_> {
             // Without a pause it waits for an acknowledgement, a new row, or the next turn.
             let again = Instant::now() + pause.unwrap_or(UPKEEP);
             tokio::select! {
-                () = super::told(&mut stop) => break,
+                () = told(&mut stop) => break,
                 event = heard.recv() => {
                     silent_at = Instant::now() + SILENCE_MAX;
                     match event {
@@ -147,6 +173,7 @@ impl Link<'_> {
                     self.exporter.tell(connected);
                 }
                 Ok(()) = self.exporter.acks.changed() => self.exporter.tell(connected),
+                Some(Ok(answer)) = self.orders.join_next() => self.answer(answer)?,
                 () = tokio::time::sleep_until(again), if pause.is_some() => {}
                 () = tokio::time::sleep_until(silent_at) => return Err(Broken::Silent),
                 _ = upkeep.tick() => {
@@ -171,6 +198,9 @@ impl Link<'_> {
         self.exporter.standing.send_modify(|standing| standing.connections += 1);
         let online = message::state(&self.exporter.settings.device, true);
         self.publish(STATE, true, online, Cargo::Other)?;
+        if let Some((topic, _)) = &self.exporter.settings.commands {
+            self.client.try_subscribe(topic, QoS::AtLeastOnce).map_err(|error| Broken::Library(error.to_string()))?;
+        }
         self.send_checkpoint().await
     }
 
@@ -201,6 +231,15 @@ impl Link<'_> {
                 }
                 Ok(())
             }
+            Heard::Subscribed(codes) => {
+                for code in codes {
+                    if !matches!(code, SubscribeReasonCode::Success(_)) {
+                        tracing::error!(kind = "COMMANDS_OFF", "the broker gives no commands: {code:?}");
+                    }
+                }
+                Ok(())
+            }
+            Heard::Message(message) => self.order(message),
             Heard::Connected(_) | Heard::Alive => Ok(()),
             Heard::Ended(why) => Err(Broken::Library(why)),
         }
@@ -297,6 +336,67 @@ impl Link<'_> {
         }
     }
 
+    /// A message on the command topic. What is no order is answered and written down.
+    fn order(&mut self, message: Publish) -> Result<(), Broken> {
+        let Some((topic, reins)) = self.exporter.settings.commands.clone() else { return Ok(()) };
+        let properties = message.properties.unwrap_or_default();
+        let answer_to = Answer {
+            topic: answer_topic(properties.response_topic.as_deref(), &self.exporter.settings.topic, &topic),
+            properties: PublishProperties { correlation_data: properties.correlation_data, ..Default::default() },
+            text: String::new(),
+        };
+        let device = self.exporter.settings.device.clone();
+        if self.orders.len() >= ORDERS_MAX || self.order_pace.take(Exporter::now()).is_err() {
+            // Not written down: a flood must not fill the log.
+            let text = message::declined(&device, None, "busy", "too many orders at once");
+            return self.answer(Answer { text, ..answer_to });
+        }
+        let read =
+            command::Message { payload: &message.payload, is_retained: message.retain, is_repeated: message.dup };
+        let speaker = format!("{topic}@mqtt");
+        match self.exporter.desk.read(read, clock::wall()) {
+            Ok(order) => {
+                let said = Said {
+                    text: order.text,
+                    speaker,
+                    place: order.id.clone(),
+                    via: Via::Plant,
+                    lang: Lang::of_word("zh"),
+                    wait: false,
+                    reins,
+                };
+                let ears = self.exporter.ears.clone();
+                self.orders.spawn(async move {
+                    let text = match ears.hear(said).await {
+                        Ok(answer) => message::answered(&device, order.id.as_deref(), answer),
+                        Err(error) => message::declined(&device, order.id.as_deref(), "busy", &error.to_string()),
+                    };
+                    Answer { text, ..answer_to }
+                });
+                Ok(())
+            }
+            Err(declined) => {
+                let detail = json!({ "id": declined.id, "bytes": message.payload.len(), "why": declined.why });
+                self.exporter.ears.decline(Declined { speaker, via: Via::Plant, why: declined.code, detail });
+                let text = message::declined(&device, declined.id.as_deref(), declined.code, &declined.why);
+                self.answer(Answer { text, ..answer_to })
+            }
+        }
+    }
+
+    fn answer(&mut self, answer: Answer) -> Result<(), Broken> {
+        if self.handed.len() >= WINDOW {
+            // The broker takes nothing now. What was done stands in the log.
+            tracing::warn!(topic = answer.topic, "an answer over MQTT was left out");
+            return Ok(());
+        }
+        self.client
+            .try_publish_with_properties(answer.topic, QoS::AtLeastOnce, false, answer.text, answer.properties)
+            .map_err(|error| Broken::Library(error.to_string()))?;
+        self.handed.push_back(Cargo::Other);
+        Ok(())
+    }
+
     fn publish(&mut self, topic: &str, retain: bool, text: String, cargo: Cargo) -> Result<(), Broken> {
         let topic = format!("{}/{topic}", self.exporter.settings.topic);
         // There is room: what was handed over and has no number yet is fewer than the window and a few.
@@ -323,6 +423,8 @@ async fn carry(mut events: EventLoop, tell: mpsc::Sender<Heard>) {
         let heard = match events.poll().await {
             Ok(Event::Incoming(Incoming::ConnAck(connack))) => Heard::Connected(connack),
             Ok(Event::Incoming(Incoming::PubAck(ack))) => Heard::Acknowledged(ack.pkid, ack.reason),
+            Ok(Event::Incoming(Incoming::SubAck(ack))) => Heard::Subscribed(ack.return_codes),
+            Ok(Event::Incoming(Incoming::Publish(message))) => Heard::Message(message),
             Ok(Event::Incoming(_)) => Heard::Alive,
             Ok(Event::Outgoing(Outgoing::Publish(number))) => Heard::Numbered(number),
             Ok(Event::Outgoing(_)) => continue,

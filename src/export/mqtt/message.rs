@@ -45,6 +45,18 @@ pub(super) fn gap(device: &str, gap: &Gap) -> String {
     .to_string()
 }
 
+/// What became of an order, as `say --json` answers, with the order's id.
+pub(super) fn answered(device: &str, id: Option<&str>, mut answer: Value) -> String {
+    answer["device"] = device.into();
+    answer["id"] = id.into();
+    answer.to_string()
+}
+
+/// A message that was not listened to.
+pub(super) fn declined(device: &str, id: Option<&str>, code: &str, why: &str) -> String {
+    json!({ "device": device, "id": id, "outcome": "declined", "code": code, "message": why }).to_string()
+}
+
 /// Whether the box is there; the broker says the second when it is not.
 pub(super) fn state(device: &str, is_online: bool) -> String {
     let state = if is_online { "online" } else { "offline" };

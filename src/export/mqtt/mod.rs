@@ -4,6 +4,7 @@
 //! new client, a clean session, and what is not acknowledged is read from the log again. A message that the broker
 //! refuses has not arrived either; the rows behind it wait for it, as far as the backlog reaches.
 
+mod command;
 mod link;
 mod message;
 
@@ -18,9 +19,12 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::outbox::Outbox;
+use super::told;
 use crate::engine::keeper::{Keeper, Position};
+use crate::engine::listener::{Listener, Reins};
 use crate::engine::log::{Acks, Health, Log};
 use crate::sys::clock;
+use command::Desk;
 use link::{Broken, Link};
 
 /// The name of this receiver among the positions.
@@ -57,6 +61,8 @@ pub struct Settings {
     pub rate: u32,
     /// Rows that wait, at most.
     pub backlog_max: u64,
+    /// Where the plant's systems may command, and what comes of it at most.
+    pub commands: Option<(String, Reins)>,
 }
 
 /// How it goes.
@@ -98,6 +104,8 @@ pub struct Parts {
     pub keeper: Keeper,
     /// What is durable.
     pub acks: watch::Receiver<Acks>,
+    /// Who listens to commands.
+    pub ears: Listener,
     /// The daemon stops.
     pub stop: watch::Receiver<bool>,
 }
@@ -108,7 +116,9 @@ pub struct Exporter {
     log: Log,
     keeper: Keeper,
     acks: watch::Receiver<Acks>,
+    ears: Listener,
     stop: watch::Receiver<bool>,
+    desk: Desk,
     outbox: Outbox,
     kept: Position,
     standing: watch::Sender<Standing>,
@@ -118,10 +128,11 @@ impl Exporter {
     /// An exporter, which the caller runs, and how it goes.
     #[must_use]
     pub fn new(parts: Parts) -> (Exporter, watch::Receiver<Standing>) {
-        let Parts { settings, log, keeper, acks, stop } = parts;
+        let Parts { settings, log, keeper, acks, ears, stop } = parts;
         let (standing, watched) = watch::channel(Standing::default());
         let outbox = Outbox::new(Position::BEGINNING, settings.backlog_max);
-        (Exporter { settings, log, keeper, acks, stop, outbox, kept: Position::BEGINNING, standing }, watched)
+        let (desk, kept) = (Desk::default(), Position::BEGINNING);
+        (Exporter { settings, log, keeper, acks, ears, stop, desk, outbox, kept, standing }, watched)
     }
 
     /// Runs until the daemon stops.
@@ -224,9 +235,4 @@ impl Exporter {
     fn now() -> Tick {
         clock::now()
     }
-}
-
-/// Waits until the daemon stops; a sender that is gone means the same.
-async fn told(stop: &mut watch::Receiver<bool>) {
-    let _ = stop.wait_for(|stop| *stop).await;
 }

@@ -143,6 +143,11 @@ impl Receiver {
         Receiver { child, inbox }
     }
 
+    /// What has come so far says so.
+    pub(super) fn has(&self, seen: impl Fn(&Inbox) -> bool) -> bool {
+        seen(&self.inbox.0.lock().unwrap())
+    }
+
     /// Waits until what has come says so.
     pub(super) fn until(&self, what: &str, seen: impl Fn(&Inbox) -> bool) {
         let until = Instant::now() + DEADLINE;

@@ -1,6 +1,8 @@
 //! What happens here reaches an existing broker whole: Mosquitto, its own client, and a link that is cut.
 
 mod broker;
+mod commands;
+mod metrics;
 
 use std::path::Path;
 
@@ -192,7 +194,9 @@ fn a_broker_is_known_by_its_certificate_and_a_box_by_its_password() {
     );
     std::fs::write(&path, other).unwrap();
     let daemon = home.start(Some(&path));
-    daemon.eventually("the refusal of the certificate", || daemon.log().contains("invalid peer certificate").then_some(()));
+    daemon.eventually("the refusal of the certificate", || {
+        daemon.log().contains("invalid peer certificate").then_some(())
+    });
     let home = daemon.kill();
     std::fs::write(&path, wrong).unwrap();
     let daemon = home.start(Some(&path));
