@@ -7,6 +7,7 @@
 
 pub mod census;
 pub mod contract;
+pub mod detail;
 pub mod effects;
 pub mod event;
 pub mod learned;
@@ -208,7 +209,12 @@ impl Row {
     /// keeps the beginning: `{"cut": <bytes that there were>, "head": "…"}`.
     #[must_use]
     pub fn detailed(self, detail: &Value) -> Row {
-        let text = detail.to_string();
+        self.told(detail.to_string())
+    }
+
+    /// The same with a detail that is written already: the text of an object.
+    #[must_use]
+    pub fn told(self, text: String) -> Row {
         if text.len() <= DETAIL_LEN_MAX {
             return Row { detail: Some(text), ..self };
         }

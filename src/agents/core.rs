@@ -149,7 +149,8 @@ impl Core {
             let busy = format!("{} requests are in flight", self.settings.requests_max);
             return Err(RpcError::new(rpc::BUSY, busy));
         }
-        work.spawn(async move { core.answer(request, ctx).await });
+        // Boxed where it is made: it is large, and would be copied at each step of its way to the runtime.
+        work.spawn(Box::pin(async move { core.answer(request, ctx).await }));
         Ok(())
     }
 

@@ -5,7 +5,7 @@
 //! tries again, and the pump starts twice.
 
 use interlock_domain::id::CallId;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::agents::engine::{Ending, NotSubmitted, Output, QuestionView, ReplyView};
 use crate::mcp::rpc::{self, RpcError};
@@ -32,20 +32,14 @@ pub fn result(call: CallId, reply: ReplyView) -> Result<Value, RpcError> {
             *shape::member(shape::member(&mut result, "_meta"), META_OUTCOME) = outcome;
             Ok(result)
         }
-        (Ending::Done, Some(Output::Object(output))) => Ok(json!({
-            "content": [{"type": "text", "text": output.to_string()}],
-            "structuredContent": output,
-            "isError": false,
-            "_meta": {META_OUTCOME: outcome},
-        })),
-        (Ending::Done, None) => Ok(json!({
-            "content": [{"type": "text", "text": reply.message}],
-            "isError": false,
-            "_meta": {META_OUTCOME: outcome},
-        })),
+        (Ending::Done, Some(Output::Object(output))) => {
+            let text = output.to_string();
+            Ok(written(text, Some(output), false, outcome))
+        }
+        (Ending::Done, None) => Ok(written(reply.message, None, false, outcome)),
         (ending @ (Ending::Failed | Ending::Unknown | Ending::NotStarted), _) => {
             let text = explain(ending, &reply.code, &reply.message, reply.evidence);
-            Ok(error_result(&text, &outcome))
+            Ok(written(text, None, true, outcome))
         }
     }
 }
@@ -99,12 +93,16 @@ fn is_denial(code: &str) -> bool {
     code.starts_with("denied") || matches!(code, "policy" | "nobody_to_ask" | "ask_timed_out" | "definition_changed")
 }
 
-fn error_result(text: &str, outcome: &Value) -> Value {
-    json!({
-        "content": [{"type": "text", "text": text}],
-        "isError": true,
-        "_meta": {META_OUTCOME: outcome},
-    })
+/// A `CallToolResult`. Put together by hand: `json!` would copy what the tool gave back.
+fn written(text: String, structured: Option<Value>, is_error: bool, outcome: Value) -> Value {
+    let object = |members: Vec<(&str, Value)>| {
+        Value::Object(members.into_iter().map(|(name, value)| (name.to_owned(), value)).collect::<Map<_, _>>())
+    };
+    let content = object(vec![("type", "text".into()), ("text", text.into())]);
+    let meta = object(vec![(META_OUTCOME, outcome)]);
+    let mut members = vec![("content", Value::Array(vec![content])), ("isError", is_error.into()), ("_meta", meta)];
+    members.extend(structured.map(|structured| ("structuredContent", structured)));
+    object(members)
 }
 
 /// What is said of a call that the engine did not take in.
@@ -121,7 +119,7 @@ pub fn not_submitted(tool: &str, why: NotSubmitted) -> Result<Value, RpcError> {
         NotSubmitted::Stopping => ("stopping", "the daemon is stopping".to_owned()),
     };
     let outcome = json!({"ending": "not_started", "code": code, "call": null, "evidence": null, "task": null});
-    Ok(error_result(&explain(Ending::NotStarted, code, &message, None), &outcome))
+    Ok(written(explain(Ending::NotStarted, code, &message, None), None, true, outcome))
 }
 
 /// What is said when nobody answered the question in time. The question stays open, and so does the call.
@@ -148,7 +146,7 @@ pub fn waiting(call: CallId, question: &QuestionView) -> Value {
         "evidence": null,
         "task": null,
     });
-    error_result(&text, &outcome)
+    written(text, None, true, outcome)
 }
 
 #[cfg(test)]

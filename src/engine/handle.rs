@@ -2,7 +2,7 @@
 //!
 //! Nothing that is sent here names a tool's code, and no answer gives a right: a permission never leaves the machine.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use interlock_domain::closure::Reply;
@@ -10,11 +10,13 @@ use interlock_domain::gate::docket::{Answer, Ignored, Question};
 use interlock_domain::gate::policy::Mode;
 use interlock_domain::id::{BatchId, CallId, QuestionId, RunId, Seq, ToolName};
 use interlock_domain::request::args::{Args, TooLarge};
+use interlock_domain::request::paths::PathFacts;
 use interlock_domain::request::why::Why;
 use interlock_domain::request::{Asker, Part, Via, Wish};
 use interlock_domain::surface::Surface;
 use interlock_domain::surface::narrow::Narrowing;
 use interlock_domain::surface::nature::Nature;
+use interlock_domain::surface::tool::Tool;
 use serde_json::Value;
 use thiserror::Error;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -22,6 +24,7 @@ use tokio::time::Instant;
 
 use super::classify::{BATCH_PATIENCE, Classify};
 use crate::mcp::upward::Line;
+use crate::sys::paths;
 use crate::tool::Tools;
 
 /// How many messages may wait for the mediator. A message costs microseconds; a queue this long means that the
@@ -348,12 +351,10 @@ impl Mediator {
     async fn wish(&self, wanted: Wanted, within: &Within, until: Instant) -> Result<Wish, NotTaken> {
         let args = Args::new(wanted.input)?;
         let tool = self.surface.borrow().tool(&wanted.tool).map(Arc::clone);
-        let paths = tool.as_ref().map(|tool| tool.paths(args.value())).unwrap_or_default();
         let grounds = Arc::clone(&self.grounds.borrow());
         let cwd = within.cwd.as_deref().unwrap_or(&grounds.cwd);
         let work_dirs = [&*grounds.work_dirs, &*within.work_dirs].concat();
-        let facts = crate::sys::paths::facts(&paths, cwd, grounds.home.as_deref(), &work_dirs);
-        let facts = Arc::new(facts);
+        let facts = Arc::new(seen(tool.as_deref(), args.value(), cwd, grounds.home.as_deref(), &work_dirs));
         let Within { parent, again, .. } = *within;
         let classified = match (&grounds.classify, &tool) {
             // Boxed: few have a classifier, and every wish would carry the room for its conversation.
@@ -377,9 +378,8 @@ impl Mediator {
             return Err(Why::NoSuchTool { tool: tool.clone() });
         };
         let grounds = Arc::clone(&self.grounds.borrow());
-        let paths = tool.paths(args.value());
-        let facts = crate::sys::paths::facts(&paths, &grounds.cwd, grounds.home.as_deref(), &grounds.work_dirs);
-        tool.nature(&args, &facts)
+        let home = grounds.home.as_deref();
+        tool.nature(&args, &seen(Some(&tool), args.value(), &grounds.cwd, home, &grounds.work_dirs))
     }
 
     /// A person's word on a `permit` or `confirm` question.
@@ -467,5 +467,13 @@ impl Mediator {
             mpsc::error::TrySendError::Closed(_) => NotTaken::Stopping,
         })?;
         answer.await.map_err(|_| NotTaken::Stopping)
+    }
+}
+
+/// What the disk says about the paths of a call, where that matters to its tool.
+fn seen(tool: Option<&Tool>, input: &Value, cwd: &Path, home: Option<&Path>, work_dirs: &[String]) -> PathFacts {
+    match tool {
+        Some(tool) if tool.acts_on_paths() => paths::facts(&tool.paths(input), cwd, home, work_dirs),
+        Some(_) | None => paths::unseen(cwd, home, work_dirs),
     }
 }

@@ -438,15 +438,17 @@ impl Owner {
         let line = self.lines.get(&call.batch).cloned();
         // Called inside the task: a panic before the first await is caught there too.
         let agent = self.parts.agent.clone();
-        let task = self.running.spawn(async move {
+        // Each boxed where it is made: they are large, and the room of the largest would be copied at each step of its
+        // way to the runtime.
+        let task = self.running.spawn(Box::pin(async move {
             if agent::child::is_one(&order) {
-                agent.child(order, stop).await
+                Box::pin(agent.child(order, stop)).await
             } else if Own::is_own(&order) {
-                own.run(order, tools).await
+                Box::pin(own.run(order, tools)).await
             } else {
-                crate::tool::run(order, &tools, line, stop).await
+                Box::pin(crate::tool::run(order, &tools, line, stop)).await
             }
-        });
+        }));
         self.calls.insert(task.id(), call);
         self.stoppers.insert(call, stopper);
     }

@@ -5,6 +5,7 @@
 
 use std::fmt;
 
+use serde::Serialize;
 use serde_json::{Map, Number, Value, json};
 use thiserror::Error;
 
@@ -284,27 +285,56 @@ pub fn too_long() -> Unreadable {
 #[must_use]
 pub fn response(id: &Id, answer: &Result<Value, RpcError>) -> String {
     match answer {
-        Ok(result) => json!({"jsonrpc": "2.0", "id": id.to_value(), "result": result}).to_string(),
+        Ok(result) => written(&Written { id: Some(&id.to_value()), result: Some(result), ..Written::default() }),
         Err(error) => error_response(Some(id), error),
     }
+}
+
+/// A message on its way out, borrowed: an answer of a tool can be large, and a copy of it would be made to be written.
+#[derive(Serialize)]
+struct Written<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<&'a Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<&'a Value>,
+    jsonrpc: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    method: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    params: Option<&'a Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    result: Option<&'a Value>,
+}
+
+impl Default for Written<'_> {
+    fn default() -> Self {
+        Written { error: None, id: None, jsonrpc: "2.0", method: None, params: None, result: None }
+    }
+}
+
+fn written(message: &Written) -> String {
+    // Its maps have texts for keys, and a string takes what is written: there is nothing that could fail.
+    serde_json::to_string(message).unwrap_or_default()
 }
 
 /// An error, written; with a null id when the request's could not be read.
 #[must_use]
 pub fn error_response(id: Option<&Id>, error: &RpcError) -> String {
-    json!({"jsonrpc": "2.0", "id": id.map_or(Value::Null, Id::to_value), "error": error.to_value()}).to_string()
+    let (id, error) = (id.map_or(Value::Null, Id::to_value), error.to_value());
+    written(&Written { id: Some(&id), error: Some(&error), ..Written::default() })
 }
 
 /// A notification, written.
 #[must_use]
 pub fn notification(method: &str, params: &Value) -> String {
-    json!({"jsonrpc": "2.0", "method": method, "params": params}).to_string()
+    written(&Written { method: Some(method), params: Some(params), ..Written::default() })
 }
 
 /// A request of ours, written.
 #[must_use]
 pub fn request(id: u64, method: &str, params: &Value) -> String {
-    json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).to_string()
+    let id = Value::from(id);
+    written(&Written { id: Some(&id), method: Some(method), params: Some(params), ..Written::default() })
 }
 
 #[cfg(test)]

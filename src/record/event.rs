@@ -15,6 +15,7 @@ use interlock_domain::request::why::{Lang, Why};
 use interlock_domain::surface::outputs::{Validity, Verdict};
 use serde_json::{Value, json};
 
+use super::detail::Detail;
 use super::{Recorded, Row, Stamp, contract, kind, ledger};
 
 /// The largest input or output that a row keeps whole, in bytes of JSON. With it a row stays below the bound at which
@@ -45,12 +46,12 @@ pub fn row(event: &Event, at: Stamp) -> Row {
         }
         Event::Requested { call: _, tool, args, parent } => {
             let parent = parent.map(|parent| parent.to_string());
-            row.detailed(&json!({
-                "tool": tool.as_str(),
-                "input": kept(args.value()),
-                "input_hash": args.hash().to_string(),
-                "parent": parent,
-            }))
+            let detail = Detail::default()
+                .with_kept("input", args.value(), VALUE_BYTES_MAX)
+                .with("input_hash", &args.hash().to_string())
+                .with("parent", &parent)
+                .with("tool", tool.as_str());
+            row.told(detail.end())
         }
         Event::Asked { question } => asked(row, question),
         Event::Answered { question, call: _, answer, by } => {
@@ -63,21 +64,23 @@ pub fn row(event: &Event, at: Stamp) -> Row {
         }
         Event::Permitted { call: _, step, rule, epoch, risk, protective } => {
             row.cause = Some(step.word().into());
-            row.detailed(&json!({ "rule": rule, "epoch": epoch.0, "risk": risk.word(), "protective": protective }))
+            let detail = Detail::default()
+                .with("epoch", &epoch.0)
+                .with("protective", protective)
+                .with("risk", risk.word())
+                .with("rule", rule);
+            row.told(detail.end())
         }
         Event::Queued { call: _, class } => {
             row.to = Some(class.word().into());
             row
         }
         Event::Intent { call: _, op, tool, args, contract, noted } => {
-            let mut detail = json!({
-                "op": op.to_string(),
-                "tool": tool.as_str(),
-                "contract": contract::to_json(contract),
-                "input": kept(args),
-            });
-            ledger::note(&mut detail, noted);
-            row.detailed(&detail)
+            let detail = Detail::default()
+                .with("contract", &contract::to_json(contract))
+                .with_kept("input", args, VALUE_BYTES_MAX)
+                .with("op", &op.to_string());
+            row.told(ledger::note(detail, noted).with("tool", tool.as_str()).end())
         }
         Event::Anomaly { call: _, change } => {
             row.to = Some(change.verdict.map_or("gone", interlock_domain::effect::anomaly::Verdict::word).into());
@@ -126,19 +129,17 @@ fn asked(mut row: Row, question: &Question) -> Row {
 fn ended(mut row: Row, ending: &Ending) -> Row {
     row.to = Some(ending.word().into());
     row.cause = ending.code().map(Cow::Borrowed);
-    let mut detail = json!({});
-    match ending {
-        Ending::Ran(Known::Done(output)) => detail["output"] = kept(output),
+    let message = || ending.message(Lang::En);
+    let detail = Detail::default();
+    let detail = match ending {
+        Ending::Ran(Known::Done(output)) => detail.with_kept("output", output, VALUE_BYTES_MAX),
         Ending::Ran(Known::Unknown { way_out, .. }) => {
-            detail["way_out"] = way_out.word().into();
-            detail["message"] = ending.message(Lang::En).into();
+            detail.with("message", &message()).with("way_out", way_out.word())
         }
-        Ending::Ran(Known::Failed(_)) | Ending::NotStarted(_) => detail["message"] = ending.message(Lang::En).into(),
-    }
-    if let Ending::NotStarted(why) = ending {
-        detail["denied"] = why.is_denial().into();
-    }
-    row.detailed(&detail)
+        Ending::Ran(Known::Failed(_)) => detail.with("message", &message()),
+        Ending::NotStarted(why) => detail.with("denied", &why.is_denial()).with("message", &message()),
+    };
+    row.told(detail.end())
 }
 
 /// The second layer: what each output parameter was found to be. Also what the output of a task is written as.
@@ -151,15 +152,6 @@ pub fn validity_row(row: Row, validity: &Validity) -> Row {
         ..row
     }
     .detailed(&validity.to_json())
-}
-
-/// The value if it is small, else its size and its beginning.
-fn kept(value: &Value) -> Value {
-    let text = value.to_string();
-    if text.len() <= VALUE_BYTES_MAX {
-        return value.clone();
-    }
-    json!({ "cut": text.len(), "head": &text[..text.floor_char_boundary(VALUE_BYTES_MAX / 8)] })
 }
 
 fn answer_word(answer: Answer) -> &'static str {

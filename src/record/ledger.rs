@@ -14,20 +14,12 @@ use interlock_domain::id::CallId;
 use interlock_domain::request::Part;
 use serde_json::{Value, json};
 
+use super::detail::Detail;
 use super::{Recorded, contract, kind};
 
 /// Writes what the ledger noted into the detail of an intent. What there is not is left out: most calls have little.
-pub fn note(detail: &mut Value, noted: &Noted) {
-    let texts = |calls: &[CallId]| calls.iter().map(CallId::to_string).collect::<Vec<_>>();
-    if !noted.resources.is_empty() {
-        detail["resources"] = json!(noted.resources);
-    }
-    if !noted.rests_on.is_empty() {
-        detail["rests_on"] = json!(texts(&noted.rests_on));
-    }
-    if let Some(repeats) = noted.repeats {
-        detail["repeats"] = repeats.to_string().into();
-    }
+#[must_use]
+pub fn note(mut detail: Detail, noted: &Noted) -> Detail {
     if let Some(part) = &noted.part {
         let mut written = json!({ "workflow": part.workflow, "op": part.op, "branch": part.branch });
         for (key, call) in [("undoes", part.undoes), ("releases", part.releases)] {
@@ -38,8 +30,18 @@ pub fn note(detail: &mut Value, noted: &Noted) {
         if part.drops {
             written["drops"] = true.into();
         }
-        detail["part"] = written;
+        detail = detail.with("part", &written);
     }
+    if let Some(repeats) = noted.repeats {
+        detail = detail.with("repeats", &repeats.to_string());
+    }
+    if !noted.resources.is_empty() {
+        detail = detail.with("resources", &noted.resources);
+    }
+    if !noted.rests_on.is_empty() {
+        detail = detail.with("rests_on", &noted.rests_on.iter().map(CallId::to_string).collect::<Vec<_>>());
+    }
+    detail
 }
 
 /// Reads it back.
@@ -240,9 +242,8 @@ mod tests {
             part: Some(Arc::new(part)),
         };
         for noted_before in [all, Noted::default()] {
-            let mut detail = json!({});
-            note(&mut detail, &noted_before);
-            assert_eq!(noted(&detail), noted_before);
+            let detail = note(Detail::default(), &noted_before).end();
+            assert_eq!(noted(&serde_json::from_str(&detail).unwrap()), noted_before);
         }
     }
 

@@ -21,8 +21,10 @@ use crate::record::Row;
 pub const QUEUE_LEN_MAX: usize = 4096;
 /// The same in bytes: details can be long.
 pub const QUEUE_BYTES_MAX: usize = 16 * 1024 * 1024;
-/// So many waiting rows wake the writer at once.
-pub(super) const WAKE_AT: i64 = 32;
+/// So many waiting rows wake the writer before the time of a group is over: a quarter of the queue, so that it can fall
+/// behind a little before anybody waits. Nobody waits for these rows (who does, wakes it at once), and each wake is a
+/// commit: at 32, a stream of reads cost a commit every few milliseconds, and the runtime a core's time.
+pub(super) const WAKE_AT: i64 = 1024;
 
 /// One row on its way, and who wants to know when it is durable.
 #[derive(Debug)]

@@ -17,14 +17,19 @@ const PARTS_MAX: usize = 2048;
 /// The facts about `paths`, seen from `cwd`.
 #[must_use]
 pub fn facts(paths: &[String], cwd: &Path, home: Option<&Path>, work_dirs: &[String]) -> PathFacts {
-    let text = |path: &Path| path.to_str().unwrap_or_default().to_owned();
-    let mut facts =
-        PathFacts { cwd: text(cwd), home: home.map(text), work_dirs: work_dirs.to_vec(), links: BTreeMap::new() };
+    let mut facts = unseen(cwd, home, work_dirs);
     let own = std::iter::once(facts.cwd.clone()).chain(facts.work_dirs.clone()).chain(facts.home.clone());
     for path in own.chain(paths.iter().cloned()) {
         look(&path, &mut facts);
     }
     facts
+}
+
+/// The same for a call that nothing on the disk says anything about: five looks a call are saved.
+#[must_use]
+pub fn unseen(cwd: &Path, home: Option<&Path>, work_dirs: &[String]) -> PathFacts {
+    let text = |path: &Path| path.to_str().unwrap_or_default().to_owned();
+    PathFacts { cwd: text(cwd), home: home.map(text), work_dirs: work_dirs.to_vec(), links: BTreeMap::new() }
 }
 
 fn look(path: &str, facts: &mut PathFacts) {

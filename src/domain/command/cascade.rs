@@ -214,10 +214,16 @@ fn passing_over(understanding: &Understanding, utterance: &Utterance, found: &Re
 
 /// The stages that need nothing but the command set, on a whole utterance.
 pub(super) fn resolve(understanding: &Understanding, utterance: &Utterance, stages: Stages) -> Resolution {
-    let spans = lexicon::trimmed(&utterance.chars, &understanding.lead, &understanding.trail);
+    // Most is said as it is written: the whole is tried before anything is cut.
+    let by_character = |span: (usize, usize)| by_template(understanding, utterance, span, By::Character, &[]);
     if stages.pattern
-        && let Some(found) =
-            spans.iter().find_map(|span| by_template(understanding, utterance, *span, By::Character, &[]))
+        && let Some(found) = by_character((0, utterance.chars.len()))
+    {
+        return found;
+    }
+    let spans = lexicon::trimmed(&utterance.chars, &understanding.ends);
+    if stages.pattern
+        && let Some(found) = spans[1..].iter().find_map(|span| by_character(*span))
     {
         return found;
     }
@@ -322,7 +328,7 @@ const DANGEROUS_SOUND_LEN_MIN: usize = 4;
 
 fn explain(understanding: &Understanding, utterance: &Utterance) -> String {
     let part = |start: usize, end: usize| utterance.chars[start..end].iter().collect::<String>();
-    let spans = lexicon::trimmed(&utterance.chars, &understanding.lead, &understanding.trail);
+    let spans = lexicon::trimmed(&utterance.chars, &understanding.ends);
     let cut: Vec<String> = spans.iter().map(|(start, end)| part(*start, *end)).collect();
     let mut lines = format!("utterance: {}\nwithout fillers: {}\n", utterance.text(), cut.join(" / "));
     for amount in &utterance.amounts {

@@ -4,7 +4,7 @@
 //! one part is not understood, the whole is a question.
 
 use super::cascade::{self, Stages};
-use super::number::Measure;
+use super::number::{self, Measure};
 use super::resolution::{Outcome, Resolution, Stage, Understood};
 use super::understanding::Understanding;
 use super::utterance::Utterance;
@@ -76,13 +76,6 @@ pub(super) fn resolve(understanding: &Understanding, utterance: &Utterance, stag
     both_devices(understanding, utterance, stages).or_else(|| sequence(understanding, utterance, stages))
 }
 
-fn at(chars: &[char], from: usize, words: &[&str]) -> Option<usize> {
-    words.iter().find_map(|word| {
-        let len = word.chars().count();
-        (from + len <= chars.len() && word.chars().eq(chars[from..from + len].iter().copied())).then_some(len)
-    })
-}
-
 /// Where the correction begins: the end of what is taken back, the beginning of what is meant.
 fn taken_back(utterance: &Utterance) -> Option<(usize, usize)> {
     let chars = &utterance.chars;
@@ -91,9 +84,9 @@ fn taken_back(utterance: &Utterance) -> Option<(usize, usize)> {
     let mut last = None;
     let mut from = 0;
     while from < chars.len() {
-        let apart = at(chars, from, TAKEN_BACK_APART)
+        let apart = number::any(&chars[from..], TAKEN_BACK_APART)
             .filter(|len| from > 0 && broken(from + len) && (chars[from] != '不' || broken(from)));
-        match at(chars, from, TAKEN_BACK).or(apart) {
+        match number::any(&chars[from..], TAKEN_BACK).or(apart) {
             // 对不对, 声音不对, 温度不对劲: not a correction.
             Some(_) if from > 0 && (chars[from - 1] == '对' || is_reason(from)) => from += 1,
             Some(len) if chars.get(from + len) == Some(&'劲') => from += len,
@@ -106,7 +99,7 @@ fn taken_back(utterance: &Utterance) -> Option<(usize, usize)> {
         }
     }
     let (before, mut after) = last?;
-    while let Some(len) = at(chars, after, THEN) {
+    while let Some(len) = number::any(&chars[after..], THEN) {
         after += len;
     }
     Some((before, after))
@@ -161,12 +154,12 @@ fn both_devices(understanding: &Understanding, utterance: &Utterance, stages: St
                 let joining = &["以及", "还有", "和", "跟", "与"];
                 // 启动一号水泵和二号水泵: the thing is named with each.
                 let after = usize::from(two[1].end);
-                let named = (between.start..between.end).find(|place| at(chars, *place, joining).is_some());
+                let named = (between.start..between.end).find(|place| number::any(&chars[*place..], joining).is_some());
                 let again = named.filter(|place| {
                     let thing = &chars[between.start..*place];
                     thing.len() <= NAMED_AGAIN_MAX && chars[after..].starts_with(thing)
                 });
-                again.and_then(|place| Some(place + at(chars, place, joining)?)) == Some(between.end)
+                again.and_then(|place| Some(place + number::any(&chars[place..], joining)?)) == Some(between.end)
             }
         };
         joined && two[1].measure == Measure::Ordinal && matches!(two[0].measure, Measure::Ordinal | Measure::Plain)
@@ -229,7 +222,7 @@ fn split(utterance: &Utterance) -> Vec<(usize, usize)> {
     let mut from = 0;
     while from < chars.len() {
         let cut = if from > start && utterance.breaks & (1 << from) != 0 { Some(0) } else { None };
-        let word = if from > start { at(chars, from, BETWEEN) } else { None };
+        let word = if from > start { number::any(&chars[from..], BETWEEN) } else { None };
         match (cut, word) {
             (_, Some(len)) => {
                 parts.push((start, from));
@@ -240,7 +233,7 @@ fn split(utterance: &Utterance) -> Vec<(usize, usize)> {
                 parts.push((start, from));
                 start = from;
                 // 停泵，再启动风机: the word at the beginning of a part says nothing more.
-                if let Some(len) = at(chars, from, BETWEEN) {
+                if let Some(len) = number::any(&chars[from..], BETWEEN) {
                     from += len;
                     start = from;
                 } else {

@@ -5,6 +5,7 @@
 //! They err on the safe side: a character that forbids counts wherever it stands, unless it is inside a word that
 //! is known to mean something else, or inside an exactly matched phrase of a command (不用吹了 stops a fan).
 
+use super::lexicon::ByFirst;
 use super::number::Measure;
 use super::resolution::HazardKind;
 use super::utterance::Utterance;
@@ -22,34 +23,25 @@ pub struct Hazard {
     pub soft: bool,
 }
 
-/// The words of all rules, sorted by their first character: built once, looked up for each place.
+/// The words of all rules: built once, looked up for each place.
 pub struct Rules {
-    words: Vec<Rule>,
+    words: ByFirst<Means>,
 }
 
-struct Rule {
-    word: Box<[char]>,
-    /// [`None`] for a harmless word.
-    means: Option<(HazardKind, bool)>,
-}
+/// What a word does, and whether that is harmless to a command that only reads; [`None`] for a harmless word.
+type Means = Option<(HazardKind, bool)>;
+
+/// The longest word of the rules at a place, by its length.
+type Listed<'a> = Option<(usize, &'a Means)>;
 
 impl Default for Rules {
     fn default() -> Rules {
-        let rule = |word: &str, means| Rule { word: word.chars().collect(), means };
-        let mut words: Vec<Rule> = BENIGN.split(' ').map(|word| rule(word, None)).collect();
+        let rule = |word: &str, means| (word.chars().collect(), means);
+        let mut words: Vec<(Box<[char]>, Means)> = BENIGN.split(' ').map(|word| rule(word, None)).collect();
         for (list, kind, soft) in HAZARDS {
             words.extend(list.split(' ').map(|word| rule(word, Some((*kind, *soft)))));
         }
-        // Longer words first; of equal words the first row decides.
-        words.sort_by(|a, b| (a.word[0], b.word.len()).cmp(&(b.word[0], a.word.len())));
-        Rules { words }
-    }
-}
-
-impl Rules {
-    fn longest(&self, rest: &[char]) -> Option<&Rule> {
-        let from = self.words.partition_point(|rule| rule.word[0] < rest[0]);
-        self.words[from..].iter().take_while(|rule| rule.word[0] == rest[0]).find(|rule| rest.starts_with(&rule.word))
+        Rules { words: ByFirst::new(words) }
     }
 }
 
@@ -67,7 +59,7 @@ pub fn hazards(rules: &Rules, utterance: &Utterance) -> Vec<Hazard> {
     let mut found = Vec::new();
     let mut at = 0;
     while at < chars.len() {
-        let listed = rules.longest(&chars[at..]);
+        let listed = rules.words.longest(chars[at..].iter().copied());
         if let Some(len) = benign(chars, at, listed) {
             at += len;
             continue;
@@ -112,10 +104,10 @@ pub fn hazards(rules: &Rules, utterance: &Utterance) -> Vec<Hazard> {
 }
 
 /// The length of a harmless word at `at` that contains the characters of a hazard.
-fn benign(chars: &[char], at: usize, listed: Option<&Rule>) -> Option<usize> {
+fn benign(chars: &[char], at: usize, listed: Listed) -> Option<usize> {
     let rest = &chars[at..];
-    if let Some(Rule { word, means: None }) = listed {
-        return Some(word.len());
+    if let Some((len, None)) = listed {
+        return Some(len);
     }
     // 没人了, 没电了: a reason, and not a negation of what follows.
     if rest[0] == '没' && rest.get(1).is_some_and(|next| "人电水油货气料活事风声网信劲".contains(*next))
@@ -125,7 +117,7 @@ fn benign(chars: &[char], at: usize, listed: Option<&Rule>) -> Option<usize> {
     None
 }
 
-fn word(chars: &[char], at: usize, listed: Option<&Rule>) -> Option<(usize, HazardKind, bool)> {
+fn word(chars: &[char], at: usize, listed: Listed) -> Option<(usize, HazardKind, bool)> {
     use HazardKind::{Condition, Correction, Deferral, History, Negation, Question, Reported};
     let rest = &chars[at..];
     let before = at.checked_sub(1).map(|at| chars[at]);
@@ -152,8 +144,8 @@ fn word(chars: &[char], at: usize, listed: Option<&Rule>) -> Option<(usize, Haza
     if rest[0] == '没' && after == Some('有') && at > 0 && to_end(2) {
         return Some((2, Question, true));
     }
-    if let Some(Rule { word, means: Some((kind, soft)) }) = listed {
-        return Some((word.len(), *kind, *soft));
+    if let Some((len, Some((kind, soft)))) = listed {
+        return Some((len, *kind, *soft));
     }
     match rest[0] {
         '别' | '勿' | '莫' | '甭' | '未' | '禁' | '拒' => Some((1, Negation, false)),

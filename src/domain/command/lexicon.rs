@@ -45,13 +45,74 @@ pub struct Class {
     pub measures: Vec<Measure>,
 }
 
+/// Words by the character that they begin with, each with what it means: most characters begin none of them, and that
+/// is told at once.
+pub(super) struct ByFirst<T> {
+    /// By first character, the longest first.
+    words: Vec<(Box<[char]>, T)>,
+    /// Bit n of 256: a word begins with a character whose code ends in n.
+    firsts: [u64; 4],
+}
+
+/// The place of a character among the bits of [`ByFirst::firsts`].
+fn bit(ch: char) -> (usize, u64) {
+    let code = u32::from(ch) as usize;
+    (code / 64 % 4, 1 << (code % 64))
+}
+
+impl<T> ByFirst<T> {
+    /// Of equal words the first decides; an empty one is none.
+    pub(super) fn new(mut words: Vec<(Box<[char]>, T)>) -> ByFirst<T> {
+        words.retain(|(word, _)| !word.is_empty());
+        words.sort_by_key(|(word, _)| (word[0], usize::MAX - word.len()));
+        let mut firsts = [0; 4];
+        for (word, _) in &words {
+            let (at, bit) = bit(word[0]);
+            firsts[at] |= bit;
+        }
+        ByFirst { words, firsts }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.words.is_empty()
+    }
+
+    /// The length of the longest word that `rest` begins with, and what it means.
+    pub(super) fn longest(&self, mut rest: impl Iterator<Item = char> + Clone) -> Option<(usize, &T)> {
+        let whole = rest.clone();
+        let first = rest.next()?;
+        let (at, bit) = bit(first);
+        if self.firsts[at] & bit == 0 {
+            return None;
+        }
+        let from = self.words.partition_point(|(word, _)| word[0] < first);
+        let mut sharing = self.words[from..].iter().take_while(|(word, _)| word[0] == first);
+        let (word, means) = sharing.find(|(word, _)| whole.clone().take(word.len()).eq(word.iter().copied()))?;
+        Some((word.len(), means))
+    }
+}
+
+/// What means nothing at the ends of a sentence.
+pub(super) struct Ends {
+    lead: ByFirst<()>,
+    /// Read from the end.
+    trail: ByFirst<()>,
+}
+
+impl Ends {
+    pub(super) fn new(lexicon: &Lexicon) -> Ends {
+        let lead = lexicon.lead.iter().map(|word| (word.chars().collect(), ())).collect();
+        let trail = lexicon.trail.iter().map(|word| (word.chars().rev().collect(), ())).collect();
+        Ends { lead: ByFirst::new(lead), trail: ByFirst::new(trail) }
+    }
+}
+
 /// The spans of `chars` that are left when what means nothing is cut from its ends, word by word, the whole first. A
 /// cut never takes everything; 系统 may be an address or the thing itself, so every cut is a choice.
-#[must_use]
-pub fn trimmed(chars: &[char], lead: &[Box<[char]>], trail: &[Box<[char]>]) -> Vec<(usize, usize)> {
+pub(super) fn trimmed(chars: &[char], at_ends: &Ends) -> Vec<(usize, usize)> {
     let mut starts = vec![0];
     let mut from = 0;
-    while let Some(len) = lead.iter().filter(|word| chars[from..].starts_with(word)).map(|word| word.len()).max() {
+    while let Some((len, ())) = at_ends.lead.longest(chars[from..].iter().copied()) {
         from += len;
         if from >= chars.len() || starts.len() >= CUTS_MAX {
             break;
@@ -60,7 +121,7 @@ pub fn trimmed(chars: &[char], lead: &[Box<[char]>], trail: &[Box<[char]>]) -> V
     }
     let mut ends = vec![chars.len()];
     let mut to = chars.len();
-    while let Some(len) = trail.iter().filter(|word| chars[..to].ends_with(word)).map(|word| word.len()).max() {
+    while let Some((len, ())) = at_ends.trail.longest(chars[..to].iter().rev().copied()) {
         to -= len;
         if to == 0 || ends.len() >= CUTS_MAX {
             break;
@@ -75,12 +136,12 @@ pub fn trimmed(chars: &[char], lead: &[Box<[char]>], trail: &[Box<[char]>]) -> V
 
 /// The characters and breaks that are left when `words` are passed over wherever they stand, the longest first; none
 /// when there is none of them, or nothing else.
-pub(super) fn without(chars: &[char], breaks: u64, words: &[Box<[char]>]) -> Option<(Vec<char>, u64)> {
+pub(super) fn without(chars: &[char], breaks: u64, words: &ByFirst<()>) -> Option<(Vec<char>, u64)> {
     let (mut left, mut marks, mut broken, mut at) = (Vec::with_capacity(chars.len()), 0, false, 0);
     while at < chars.len() {
         broken |= breaks & (1 << at) != 0;
-        match words.iter().filter(|word| chars[at..].starts_with(word)).map(|word| word.len()).max() {
-            Some(len) => at += len,
+        match words.longest(chars[at..].iter().copied()) {
+            Some((len, ())) => at += len,
             None => {
                 marks |= u64::from(broken && !left.is_empty()) << left.len();
                 broken = false;

@@ -55,7 +55,7 @@ pub fn amounts(chars: &[char]) -> Vec<Amount> {
     let mut found = Vec::new();
     let mut at = 0;
     while at < chars.len() && found.len() < AMOUNTS_MAX {
-        match amount_at(chars, at) {
+        match may_begin(chars[at]).then(|| amount_at(chars, at)).flatten() {
             Some(amount) => {
                 at = usize::from(amount.end).max(at + 1);
                 found.push(amount);
@@ -122,7 +122,8 @@ fn starts(rest: &[char], word: &str) -> Option<usize> {
     Some(n)
 }
 
-fn any(rest: &[char], words: &[&str]) -> Option<usize> {
+/// The length of the first of `words` that `rest` begins with.
+pub(super) fn any(rest: &[char], words: &[&str]) -> Option<usize> {
     words.iter().find_map(|word| starts(rest, word))
 }
 
@@ -221,6 +222,11 @@ fn cardinal(chars: &[char]) -> Option<(f64, usize)> {
         None => 0.0,
     };
     Some((total + section + tail, n))
+}
+
+/// Can a number or a duration begin with this character? Most cannot.
+fn may_begin(ch: char) -> bool {
+    digit(ch).is_some() || matches!(ch, '十' | '百' | '千' | '半' | '第' | '#')
 }
 
 /// The number that begins at `at`, with its unit.

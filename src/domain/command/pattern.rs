@@ -38,8 +38,7 @@ pub struct Patterns {
     ops: Vec<Op>,
     /// Where each program starts, and whose it is.
     programs: Vec<Program>,
-    /// A piece of sound, and a program whose sentences all contain one of its pieces. Sorted.
-    index: Vec<(u32, u32)>,
+    index: Index,
     /// Programs without such a piece.
     always: Vec<u32>,
 }
@@ -92,7 +91,9 @@ impl Patterns {
     /// Compiles the texts, aliases and patterns of `commands`, and the learned `phrases` (text, id).
     #[must_use]
     pub fn compile(commands: &[Arc<Definition>], phrases: &[(String, String)], sounds: &Sounds) -> Patterns {
-        let mut patterns = Patterns { ops: Vec::new(), programs: Vec::new(), index: Vec::new(), always: Vec::new() };
+        let mut patterns =
+            Patterns { ops: Vec::new(), programs: Vec::new(), index: Index::default(), always: Vec::new() };
+        let mut pieces: Vec<(u32, u32)> = Vec::new();
         let mut choices: Vec<(u32, Vec<Vec<u32>>)> = Vec::new();
         for (number, command) in commands.iter().enumerate() {
             let literals = std::iter::once(&command.text).chain(&command.aliases).map(|text| Template::literal(text));
@@ -116,14 +117,12 @@ impl Patterns {
         for (program, sets) in choices {
             let rarest = sets.into_iter().min_by_key(|set| set.iter().map(|key| counts[key]).sum::<usize>());
             match rarest {
-                Some(set) => patterns.index.extend(set.into_iter().map(|key| (key, program))),
+                Some(set) => pieces.extend(set.into_iter().map(|key| (key, program))),
                 None => patterns.always.push(program),
             }
         }
-        patterns.index.sort_unstable();
-        patterns.index.dedup();
+        patterns.index = Index::new(pieces);
         patterns.ops.shrink_to_fit();
-        patterns.index.shrink_to_fit();
         patterns
     }
 
@@ -240,19 +239,61 @@ impl Patterns {
         };
         let (first, firsts) = readings(at);
         for a in &first[..firsts] {
-            self.collect(single(*a), into);
+            into.extend(self.index.of(single(*a)));
             if at + 1 < end {
                 let (second, seconds) = readings(at + 1);
                 for b in &second[..seconds] {
-                    self.collect(pair(*a, *b), into);
+                    into.extend(self.index.of(pair(*a, *b)));
                 }
             }
         }
     }
+}
 
-    fn collect(&self, key: u32, into: &mut Vec<u32>) {
-        let from = self.index.partition_point(|(other, _)| *other < key);
-        into.extend(self.index[from..].iter().take_while(|(other, _)| *other == key).map(|(_, program)| program));
+/// Pieces of sound, and the programs whose sentences all contain one of theirs. Looked up twice for each character, so
+/// it is hashed.
+#[derive(Default)]
+struct Index {
+    /// A piece and a program, by bucket and then by piece.
+    entries: Vec<(u32, u32)>,
+    /// Where each bucket begins; one more for the end of the last.
+    starts: Vec<u32>,
+    /// How far a hash is shifted down to its bucket.
+    shift: u32,
+}
+
+impl Index {
+    /// At least a bucket for each entry, so that most buckets have one piece or none.
+    fn new(mut entries: Vec<(u32, u32)>) -> Index {
+        let bits = entries.len().max(1).next_power_of_two().trailing_zeros() + 1;
+        let mut index = Index { entries: Vec::new(), starts: vec![0; (1 << bits) + 1], shift: u32::BITS - bits };
+        entries.sort_unstable_by_key(|(key, program)| (index.bucket(*key), *key, *program));
+        entries.dedup();
+        entries.shrink_to_fit();
+        for (key, _) in &entries {
+            let bucket = index.bucket(*key);
+            index.starts[bucket + 1] += 1;
+        }
+        for at in 1..index.starts.len() {
+            index.starts[at] += index.starts[at - 1];
+        }
+        index.entries = entries;
+        index
+    }
+
+    /// By Fibonacci hashing: the upper bits of a product with 2^32 over the golden ratio.
+    fn bucket(&self, key: u32) -> usize {
+        (key.wrapping_mul(0x9e37_79b9) >> self.shift) as usize
+    }
+
+    /// The programs of a piece.
+    fn of(&self, key: u32) -> impl Iterator<Item = u32> {
+        let bucket = self.bucket(key);
+        let range = match self.starts.get(bucket..=bucket + 1) {
+            Some([from, to]) => *from as usize..*to as usize,
+            _ => 0..0,
+        };
+        self.entries[range].iter().filter(move |(other, _)| *other == key).map(|(_, program)| *program)
     }
 }
 
@@ -434,9 +475,13 @@ impl Run<'_> {
             let listed = self.command.slots.get(usize::from(slot)).map_or(&[][..], |slot| &slot.values);
             let zones = if kind == SlotKind::Zone { self.zones } else { &[] };
             for said in zones.iter().chain(listed.iter().map(|listed| &listed.said)) {
-                let len = said.chars().count();
-                if at + len <= self.end && said.chars().enumerate().all(|(n, ch)| self.could_be(at + n, ch)) {
-                    push(at + len);
+                let mut stop = at;
+                let fits = said.chars().all(|ch| {
+                    stop += 1;
+                    stop <= self.end && self.could_be(stop - 1, ch)
+                });
+                if fits {
+                    push(stop);
                 }
             }
             // The longest first: 客厅灯 and not 客厅.

@@ -21,6 +21,9 @@ const RARE_READING: u8 = 4;
 /// The cost of two syllables that have nothing in common.
 pub const UNLIKE: u8 = 100;
 
+/// A bit of [`Sounds::usual`] above all syllables.
+const HAS_OTHERS: Syllable = 0x8000;
+
 const CJK_FIRST: u32 = 0x4e00;
 const CJK_LAST: u32 = 0x9fff;
 /// Readings kept for one character: what it has in common words, and what was learned.
@@ -80,13 +83,18 @@ pub struct Confusions {
 
 /// Characters to syllables, and syllables to costs.
 pub struct Sounds {
-    /// The usual reading of each character from U+4E00 on.
+    /// The usual reading of each character from U+4E00 on; with [`HAS_OTHERS`] where `others` has more.
     usual: Box<[Syllable]>,
     /// Other readings, sorted by character.
     others: Box<[(char, Syllable)]>,
     /// `costs[a * count + b]`, in hundredths.
     costs: Box<[u8]>,
     count: usize,
+}
+
+/// The place of a character in [`Sounds::usual`].
+fn place(ch: char) -> Option<usize> {
+    u32::from(ch).checked_sub(CJK_FIRST).map(|at| at as usize)
 }
 
 impl Sounds {
@@ -135,18 +143,25 @@ impl Sounds {
                 costs[a * count + b] = u8::try_from(sum.min(u16::from(UNLIKE))).unwrap_or(UNLIKE);
             }
         }
-        Sounds { usual: usual.into_boxed_slice(), others: others.into_boxed_slice(), costs, count }
+        Sounds { usual: usual.into_boxed_slice(), others: others.into_boxed_slice(), costs, count }.marked()
+    }
+
+    /// With a mark at each character that has more than its usual reading.
+    fn marked(mut self) -> Sounds {
+        for (ch, _) in &self.others {
+            if let Some(usual) = place(*ch).and_then(|at| self.usual.get_mut(at)) {
+                *usual |= HAS_OTHERS;
+            }
+        }
+        self
     }
 
     /// The same with characters that were heard in place of others: what was said becomes one more reading of what
     /// was heard, so that a mishearing that was learned once holds in every sentence.
     #[must_use]
     pub fn with_heard(mut self, pairs: &[(char, char)]) -> Sounds {
-        let mut others = self.others.into_vec();
-        others.extend(pairs.iter().map(|(heard, said)| {
-            let at = u32::from(*said).checked_sub(CJK_FIRST).map(|at| at as usize);
-            (*heard, at.and_then(|at| self.usual.get(at)).copied().unwrap_or(NO_SYLLABLE))
-        }));
+        let mut others = std::mem::take(&mut self.others).into_vec();
+        others.extend(pairs.iter().map(|(heard, said)| (*heard, self.usual(*said))));
         others.retain(|(_, syllable)| *syllable != NO_SYLLABLE);
         // What was learned comes last for each character, and a character keeps its first readings.
         let mut kept: Vec<(char, Syllable)> = Vec::with_capacity(others.len());
@@ -157,7 +172,7 @@ impl Sounds {
         }
         kept.sort_by_key(|(ch, _)| *ch);
         self.others = kept.into_boxed_slice();
-        self
+        self.marked()
     }
 
     /// How many syllable numbers there are, [`NO_SYLLABLE`] included.
@@ -169,7 +184,12 @@ impl Sounds {
     /// The usual reading of a character.
     #[must_use]
     pub fn usual(&self, ch: char) -> Syllable {
-        u32::from(ch).checked_sub(CJK_FIRST).and_then(|at| self.usual.get(at as usize)).copied().unwrap_or(NO_SYLLABLE)
+        place(ch).and_then(|at| self.usual.get(at)).map_or(NO_SYLLABLE, |usual| usual & !HAS_OTHERS)
+    }
+
+    /// Has it more than its usual reading? A character of another script can have learned ones only.
+    fn has_others(&self, ch: char) -> bool {
+        place(ch).and_then(|at| self.usual.get(at)).is_none_or(|usual| usual & HAS_OTHERS != 0)
     }
 
     /// All readings of a character, the usual one first; the rest is [`NO_SYLLABLE`].
@@ -177,6 +197,9 @@ impl Sounds {
     pub fn readings(&self, ch: char) -> [Syllable; READINGS_MAX] {
         let mut readings = [NO_SYLLABLE; READINGS_MAX];
         readings[0] = self.usual(ch);
+        if !self.has_others(ch) {
+            return readings;
+        }
         let start = self.others.partition_point(|(other, _)| *other < ch);
         let rest = self.others[start..].iter().take_while(|(other, _)| *other == ch);
         for (slot, (_, syllable)) in readings[1..].iter_mut().zip(rest) {

@@ -10,7 +10,7 @@ use super::definition::{Commands, Definition};
 use super::frame::{self, Frames};
 use super::hazard::{self, Rules};
 use super::instead::Instead;
-use super::lexicon::Lexicon;
+use super::lexicon::{ByFirst, Ends, Lexicon};
 use super::pattern::Patterns;
 use super::resolution::{Likeness, Outcome, SlotValue, Slots, Understood};
 use super::sound::{Confusions, Sounds};
@@ -79,10 +79,9 @@ pub struct Understanding {
     pub(super) frames: Frames,
     pub(super) rules: Rules,
     pub(super) thresholds: Thresholds,
-    pub(super) lead: Vec<Box<[char]>>,
-    pub(super) trail: Vec<Box<[char]>>,
+    pub(super) ends: Ends,
     /// Words of the set that are passed over; none of them is a hazard, a verb or a thing.
-    pub(super) skip: Vec<Box<[char]>>,
+    pub(super) skip: ByFirst<()>,
 }
 
 impl Understanding {
@@ -105,8 +104,6 @@ impl Understanding {
         let phrases: Vec<(String, String)> = learned.phrases.iter().chain(&learned.slang).cloned().collect();
         let patterns = Patterns::compile(&commands.list, &phrases, &sounds);
         let (words, frames) = frame::compile(&commands, lexicon, &learned.slang, &sounds);
-        let boxed =
-            |words: &[String]| -> Vec<Box<[char]>> { words.iter().map(|word| word.chars().collect()).collect() };
         let mut skip: Vec<Box<[char]>> =
             commands.skip_words.iter().map(|word| utterance::plain(word).chars().collect()).collect();
         skip.retain(|word| !word.is_empty() && !words.says_something(word));
@@ -117,9 +114,8 @@ impl Understanding {
             patterns,
             words,
             frames,
-            lead: boxed(&lexicon.lead),
-            trail: boxed(&lexicon.trail),
-            skip,
+            ends: Ends::new(lexicon),
+            skip: ByFirst::new(skip.into_iter().map(|word| (word, ())).collect()),
             commands,
             sounds,
         }

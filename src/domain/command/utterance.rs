@@ -97,12 +97,15 @@ fn normalize(text: &str) -> Result<(Vec<char>, u64, bool), NoUtterance> {
     let mut chars: Vec<char> = Vec::with_capacity(UTTERANCE_LEN_MAX);
     let mut marks: Vec<bool> = Vec::with_capacity(UTTERANCE_LEN_MAX);
     let (mut broken, mut asked) = (false, false);
-    let wide: Vec<char> = text.nfkc().collect();
+    // Han characters and ASCII are as they are in every form of normalization, and next to nothing else is said.
+    let is_plain = |ch: char| ch.is_ascii() || is_han(ch);
+    let wide: Vec<char> = if text.chars().all(is_plain) { text.chars().collect() } else { text.nfkc().collect() };
     for (at, raw) in wide.iter().copied().enumerate() {
         let ch = normal(raw);
         let between_digits =
             |before: char| before.is_ascii_digit() && wide.get(at + 1).is_some_and(char::is_ascii_digit);
-        let kept = ch.is_alphanumeric()
+        let kept = is_han(ch)
+            || ch.is_alphanumeric()
             || matches!(ch, '%' | '#' | '°' | '/')
             || (ch == '.' && chars.last().copied().is_some_and(between_digits));
         if !kept {
@@ -137,7 +140,8 @@ fn unrepeat(chars: &mut Vec<char>, marks: &mut Vec<bool>) {
         let longest = REPEAT_LEN_MAX.min((chars.len() - at) / 2);
         let twice = (2..=longest).rev().find(|len| {
             let phrase = &chars[at..at + len];
-            phrase == &chars[at + len..at + 2 * len]
+            phrase[0] == chars[at + len]
+                && phrase == &chars[at + len..at + 2 * len]
                 && !phrase.iter().all(|ch| ch.is_ascii_digit() || DIGITS.contains(*ch))
         });
         match twice {
@@ -172,19 +176,48 @@ pub fn plain(text: &str) -> String {
 /// A character as an utterance holds it: small, and in simplified script.
 #[must_use]
 pub fn normal(ch: char) -> char {
-    simplified(ch.to_lowercase().next().unwrap_or(ch))
+    if ch.is_ascii() {
+        return ch.to_ascii_lowercase();
+    }
+    if is_han(ch) { simplified(ch) } else { ch.to_lowercase().next().unwrap_or(ch) }
+}
+
+/// A character of the block that holds the common Han characters.
+fn is_han(ch: char) -> bool {
+    ('\u{4e00}'..='\u{9fff}').contains(&ch)
 }
 
 /// The simplified form of a traditional character of the table; any other character as it is.
 #[must_use]
 pub fn simplified(ch: char) -> char {
-    if !('\u{4e00}'..='\u{9fff}').contains(&ch) {
+    let code = u32::from(ch) as usize;
+    if !is_han(ch) || IS_TRADITIONAL[code / 64 - HAN_FIRST / 64] & (1 << (code % 64)) == 0 {
         return ch;
     }
     TRADITIONAL_SORTED.with(|table| match table.binary_search_by_key(&ch, |pair| pair.0) {
         Ok(at) => table[at].1,
         Err(_) => ch,
     })
+}
+
+const HAN_FIRST: usize = 0x4e00;
+
+/// A bit for each Han character: does the table have a simplified form of it?
+static IS_TRADITIONAL: [u64; 0x5200 / 64] = is_traditional();
+
+const fn is_traditional() -> [u64; 0x5200 / 64] {
+    let mut bits = [0; 0x5200 / 64];
+    let bytes = TRADITIONAL.as_bytes();
+    let mut at = 0;
+    while at + 2 < bytes.len() {
+        // Three bytes each in UTF-8 (RFC 3629); every other one is the simplified form.
+        let code = ((bytes[at] as usize & 0xf) << 12)
+            | ((bytes[at + 1] as usize & 0x3f) << 6)
+            | (bytes[at + 2] as usize & 0x3f);
+        bits[code / 64 - HAN_FIRST / 64] |= 1 << (code % 64);
+        at += 6;
+    }
+    bits
 }
 
 thread_local! {
@@ -217,6 +250,16 @@ mod tests {
         check("1。5", "15");
         check("开度30％", "开度30%");
         check("启\u{200b}动水泵", "启动水泵");
+    }
+
+    #[test]
+    fn every_row_of_the_table_is_found_by_its_bit() {
+        let all: Vec<char> = TRADITIONAL.chars().collect();
+        for pair in all.chunks(2) {
+            assert_eq!(simplified(pair[0]), pair[1], "{}", pair[0]);
+        }
+        let bits: u32 = IS_TRADITIONAL.iter().map(|bits| bits.count_ones()).sum();
+        assert_eq!(bits as usize, all.len() / 2);
     }
 
     #[test]

@@ -200,7 +200,7 @@ fn aligned(understanding: &Understanding, utterance: &Utterance, definition: &De
         [_, ..] => return None,
     }
     let phrases = std::iter::once(&definition.text).chain(&definition.aliases);
-    let spans = lexicon::trimmed(&utterance.chars, &understanding.lead, &understanding.trail);
+    let spans = lexicon::trimmed(&utterance.chars, &understanding.ends);
     let mut best: Option<u32> = None;
     for phrase in phrases {
         let phrase: Vec<char> = phrase.chars().collect();

@@ -32,9 +32,16 @@ impl Digest {
     }
 }
 
+const HEX: &[u8; 16] = b"0123456789abcdef";
+
 impl fmt::Display for Digest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        // Written at once: formatting byte by byte costs more than the hash.
+        let mut text = [0; 64];
+        for (two, byte) in text.chunks_exact_mut(2).zip(self.0) {
+            two.copy_from_slice(&[HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]);
+        }
+        f.write_str(std::str::from_utf8(&text).map_err(|_| fmt::Error)?)
     }
 }
 

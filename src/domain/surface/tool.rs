@@ -260,6 +260,15 @@ impl Tool {
         })
     }
 
+    /// Is anything about its calls decided by where paths lead? Then `sys` looks at the disk before it is submitted.
+    #[must_use]
+    pub fn acts_on_paths(&self) -> bool {
+        match &self.definition.kind {
+            Kind::ReadFile | Kind::WriteFile | Kind::Shell => true,
+            Kind::Http | Kind::Device(_) | Kind::Monitor(_) | Kind::Declared(_) => false,
+        }
+    }
+
     /// The texts of the input that are paths `sys` should look at before the call is submitted.
     #[must_use]
     pub fn paths(&self, args: &Value) -> Vec<String> {
