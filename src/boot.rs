@@ -5,6 +5,7 @@
 
 mod agent;
 mod commands;
+mod export;
 mod learning;
 mod mcp;
 pub mod model;
@@ -444,6 +445,21 @@ async fn serve(made: Made) -> Result<(), BootError> {
         voice_running.push(tokio::spawn(wyoming::serve_unix(listening, listener.clone(), stopped.clone())));
     }
     let voice_socket = config.wyoming_socket.clone();
+    let sources = export::Sources {
+        log: log.clone(),
+        keeper: keeper.clone(),
+        acks: writer.acks(),
+        ears: listener.clone(),
+        stop: stopped.clone(),
+    };
+    let measured = export::Measured {
+        tasks: tasks.clone(),
+        mediator: mediator.clone(),
+        servers: servers.clone(),
+        models: models.clone(),
+        writer: writer.clone(),
+    };
+    let exports = export::start(&config, sources, measured).await?;
     let socket =
         control::bind(&places.socket).map_err(|error| BootError::Socket { path: places.socket.clone(), error })?;
     let (reload, mut reloads) = mpsc::channel(1);
@@ -462,7 +478,9 @@ async fn serve(made: Made) -> Result<(), BootError> {
             mcp_url(&core, mcp_address),
             wyoming_address,
             plant.as_ref().map(|plant| plant.address),
+            exports.metrics,
         ),
+        mqtt: exports.mqtt.clone(),
         reload,
     });
     let control_running = tokio::spawn(control::serve(socket, context, stopped));
@@ -543,6 +561,7 @@ async fn serve(made: Made) -> Result<(), BootError> {
     mediator_running.await.ok();
     servers.stop().await;
     keeping.await.ok();
+    exports.ended().await;
     drop(reloader);
     tools_running.abort();
     learner_running.abort();
@@ -606,7 +625,13 @@ fn carry_signals(signals: Signals) -> Result<mpsc::Receiver<Signal>, BootError> 
     Ok(receiver)
 }
 
-fn status(places: &Places, mcp: Option<String>, wyoming: Option<SocketAddr>, plant: Option<SocketAddr>) -> Value {
+fn status(
+    places: &Places,
+    mcp: Option<String>,
+    wyoming: Option<SocketAddr>,
+    plant: Option<SocketAddr>,
+    metrics: Option<SocketAddr>,
+) -> Value {
     json!({
         "pid": std::process::id(),
         "state": places.state.display().to_string(),
@@ -615,6 +640,7 @@ fn status(places: &Places, mcp: Option<String>, wyoming: Option<SocketAddr>, pla
         "wyoming": wyoming.map(|address| format!("tcp://{address}")),
         "console": null,
         "plant": plant.map(|address| format!("tcp://{address}")),
+        "metrics": metrics.map(|address| format!("http://{address}/metrics")),
         "version": env!("CARGO_PKG_VERSION"),
         "ready": true,
     })

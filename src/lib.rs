@@ -48,6 +48,7 @@
 //!   place in the surface is `engine::servers`).
 //! - [`sys`]: what only the kernel can say or do; `unsafe` lives here.
 //! - [`control`]: the Unix socket. [`wyoming`]: voice front ends. [`agents`] and [`mcp`]: MCP in both eras. [`cli`]: verbs, hints, exit codes.
+//! - [`export`]: brokers are told what happens, out of the log and by its numbers.
 //! - [`config`]: TOML into checked settings, unknown keys refused. [`plant`]: the embedded simulator.
 //! - [`mod@bench`]: the figures of `interlock bench`.
 //!
@@ -96,6 +97,8 @@
 //!   behind it waits outside the line (`schedule::hold`): a parent that waits for its child holds nothing.
 //! - Facts about paths are gathered by whoever submits, before the call; the tool opens the canonical path without
 //!   following links, so that what was judged is what is opened.
+//! - An exporter has no queue: its queue is the log, and its place in it is a number in `state.db` that only an
+//!   acknowledgement moves. Each connection is a new client with a new session, so that no library's memory counts.
 #![deny(unsafe_code)]
 
 pub mod agents;
@@ -105,6 +108,7 @@ pub mod cli;
 pub mod config;
 pub mod control;
 pub mod engine;
+pub mod export;
 pub mod infer;
 pub mod mcp;
 pub mod plant;

@@ -34,7 +34,7 @@ const TOKEN_LEN_MAX: u64 = 4 << 10;
 const TOKEN_LEN_MIN: usize = 16;
 
 /// Where a secret lies.
-fn place(secret: &Secret) -> Result<PathBuf, String> {
+pub(super) fn place(secret: &Secret) -> Result<PathBuf, String> {
     match secret {
         Secret::File(path) => Ok(path.clone()),
         Secret::Credential(name) => match std::env::var_os("CREDENTIALS_DIRECTORY") {

@@ -33,6 +33,8 @@ pub(super) struct File {
     #[serde(default)]
     pub(super) http: Http,
     #[serde(default)]
+    pub(super) metrics: super::export::Metrics,
+    #[serde(default)]
     pub(super) model: Model,
     #[serde(default)]
     pub(super) knowledge: Knowledge,
@@ -59,6 +61,9 @@ pub(super) struct File {
     /// Read by `config::contract`.
     #[serde(default, rename = "contract")]
     pub(super) _contract: Option<IgnoredAny>,
+    /// Read by `config::export`.
+    #[serde(default, rename = "export")]
+    pub(super) _export: Option<IgnoredAny>,
     /// Read by `config::interlock`.
     #[serde(default, rename = "interlock")]
     pub(super) _interlock: Option<IgnoredAny>,

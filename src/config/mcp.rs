@@ -324,7 +324,7 @@ fn name(written: &Spanned<String>, seen: &mut BTreeSet<String>) -> Result<String
     Ok(name.clone())
 }
 
-fn secret(credential: Option<&String>, file: Option<&PathBuf>) -> Result<Option<Secret>, &'static str> {
+pub(super) fn secret(credential: Option<&String>, file: Option<&PathBuf>) -> Result<Option<Secret>, &'static str> {
     let is_plain = |name: &str| !name.is_empty() && !name.contains('/') && name != "." && name != "..";
     match (credential, file) {
         (None, None) => Ok(None),

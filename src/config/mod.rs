@@ -8,6 +8,7 @@ pub mod commands;
 pub mod contract;
 pub mod device;
 mod error;
+pub mod export;
 pub mod extend;
 mod file;
 pub mod hassil;
@@ -154,6 +155,10 @@ pub struct Config {
     pub agent: Option<agent::Agent>,
     /// Aliases, skills, plugins and checks.
     pub extensions: extend::Extensions,
+    /// The broker that is told what happens here.
+    pub mqtt: Option<export::Mqtt>,
+    /// Where `/metrics` listens.
+    pub metrics_listen: Option<SocketAddr>,
 }
 
 /// Reads and checks a file; without one, gives the embedded default.
@@ -356,6 +361,8 @@ pub fn check(path: &Path, text: &str) -> Result<Config, ConfigError> {
         knowledge_folders: model::folders(path, text, &file.knowledge)?,
         agent,
         extensions,
+        mqtt: export::mqtt(text, path)?,
+        metrics_listen: export::metrics(text, path, &file.metrics)?,
     })
 }
 

@@ -9,7 +9,7 @@ use interlock_domain::id::{CallId, RunId, Seq, TaskId, ToolName};
 use interlock_domain::request::{Asker, Via};
 use serde_json::{Value, json};
 use tokio::net::unix::OwnedWriteHalf;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use super::wire::{Kind, Request, Says, Trouble};
 use super::{ask, learn};
@@ -17,11 +17,12 @@ use crate::agents::core::Core;
 use crate::engine::agent::Handle as Models;
 use crate::engine::handle::{Answered, Mediator, NotTaken, Wanted};
 use crate::engine::learner::Learner;
-use crate::engine::listener::{Lang, Listener, Said};
+use crate::engine::listener::{Lang, Listener, Reins, Said};
 use crate::engine::log::{Log, Query};
 use crate::engine::servers::{self, NotLoggedIn, Servers};
 use crate::engine::tasks::{self, Tasks};
 use crate::engine::workflow::{self, Workflows};
+use crate::export::mqtt::Standing;
 
 /// What `reload` sends to whoever owns the configuration.
 pub(super) type Reload = mpsc::Sender<oneshot::Sender<Result<String, Trouble>>>;
@@ -48,6 +49,8 @@ pub struct Context {
     pub servers: Servers,
     /// `status --json`, made once.
     pub status: Value,
+    /// How the export over MQTT goes, where there is one.
+    pub mqtt: Option<watch::Receiver<Standing>>,
     /// The configuration's owner.
     pub reload: Reload,
 }
@@ -252,6 +255,7 @@ async fn say(context: &Context, user: &str, args: &Args<'_>) -> Answer1 {
         via: if args.text("speaker").is_some() { Via::Voice } else { Via::Cli },
         lang: args.lang(),
         wait: args.flag("wait"),
+        reins: Reins::OF_A_PERSON,
     };
     context.listener.hear(said).await.map_err(|error| not_taken(&error))
 }
@@ -451,6 +455,7 @@ fn status(context: &Context) -> Value {
         "living": figures.living,
         "gaps": figures.gaps,
     });
+    status["mqtt"] = context.mqtt.as_ref().map_or(Value::Null, |standing| standing.borrow().to_json());
     status
 }
 

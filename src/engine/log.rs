@@ -6,7 +6,9 @@ use std::sync::Arc;
 use tokio::sync::Semaphore;
 
 use crate::record::Recorded;
+use crate::store::checkpoint;
 pub use crate::store::error::StoreError as Error;
+pub use crate::store::queue::{Acks, Health};
 use crate::store::read;
 pub use crate::store::read::{Query, Stats};
 use interlock_domain::id::Seq;
@@ -50,6 +52,26 @@ impl Log {
     /// As [`Log::query`].
     pub async fn stats(&self) -> Result<Stats, Error> {
         self.with(read::stats).await
+    }
+
+    /// How many bytes its files have.
+    ///
+    /// # Errors
+    /// As [`Log::query`].
+    pub async fn bytes(&self) -> Result<u64, Error> {
+        self.with(|state| Ok(crate::store::log_len(state))).await
+    }
+
+    /// The newest signed checkpoint, as it stands in its file; `None` before there is one.
+    ///
+    /// # Errors
+    /// As [`Log::query`].
+    pub async fn checkpoint(&self) -> Result<Option<String>, Error> {
+        let newest = |state: &std::path::Path| {
+            let evidence = state.join("evidence");
+            checkpoint::newest(&evidence).map_err(|source| Error::Io { path: checkpoint::path(&evidence), source })
+        };
+        self.with(newest).await
     }
 
     async fn with<T: Send + 'static>(

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Write};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
@@ -24,6 +24,10 @@ const NAME: &str = "checkpoints";
 /// A file that is longer was not written by us: a segment of 64 MB has at most a few thousand checkpoints of 300
 /// bytes.
 const FILE_LEN_MAX: u64 = 16 * 1024 * 1024;
+/// Four lines, an empty one and a signature ...
+const NOTE_LINES: usize = 6;
+/// ... and the end of the file in which the last two of them lie, in bytes.
+const NEWEST_LEN_MAX: u64 = 2048;
 /// The algorithm byte of Ed25519 in a signed note (C2SP signed-note).
 const ED25519: u8 = 1;
 
@@ -113,6 +117,28 @@ fn note(lines: &[&str], origin: &str, key: &PublicKey) -> Option<Checkpoint> {
     let fits = *title == origin && *id == key_id(origin, key);
     let signed = key.signed(checkpoint.body(origin).as_bytes(), signature.try_into().ok()?);
     (fits && signed).then_some(checkpoint)
+}
+
+/// The newest note of a log directory, as it stands in its file, for whoever carries it off the machine. A torn one at
+/// the end does not count.
+///
+/// # Errors
+/// When the file is there and cannot be read.
+pub fn newest(evidence: &Path) -> io::Result<Option<String>> {
+    let mut file = match File::open(path(evidence)) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+        opened => opened?,
+    };
+    let start = file.metadata()?.len().saturating_sub(NEWEST_LEN_MAX);
+    file.seek(SeekFrom::Start(start))?;
+    let mut bytes = Vec::new();
+    file.take(NEWEST_LEN_MAX).read_to_end(&mut bytes)?;
+    // The first line may be half of one.
+    let text = String::from_utf8_lossy(&bytes);
+    let lines: Vec<&str> = text.split_inclusive('\n').collect();
+    let is_end = |line: &&str| line.starts_with('\u{2014}') && line.ends_with('\n');
+    let end = lines.iter().rposition(is_end).and_then(|at| Some(&lines[at.checked_sub(NOTE_LINES - 1)?..=at]));
+    Ok(end.map(<[&str]>::concat))
 }
 
 /// The checkpoints of a log directory by their size, and how many notes in the file do not hold. A note that a power
@@ -254,11 +280,15 @@ mod tests {
         fs::write(path(dir.path()), format!("{whole}{}", &torn[..torn.len() - 20])).unwrap();
         let (known, bad) = read(dir.path(), &key.public()).unwrap();
         assert_eq!((known.len(), bad), (1, 0));
+        assert_eq!(newest(dir.path()).unwrap(), Some(whole.clone()));
         let mut checkpoints = Checkpoints::open(dir.path(), &key, 1000).unwrap();
         assert_eq!(checkpoints.size, 64);
         checkpoints.add(&checkpoint(192), &key).unwrap();
         assert_eq!(fs::read_to_string(path(dir.path())).unwrap(), whole.clone() + &checkpoint(192).sign(&key));
         checkpoints.add(&checkpoint(256), &key).unwrap();
+        (1000..1100).for_each(|size| checkpoints.add(&checkpoint(size), &key).unwrap());
+        assert_eq!(newest(dir.path()).unwrap(), Some(checkpoint(1099).sign(&key)));
+        assert_eq!(newest(&dir.path().join("none")).unwrap(), None);
         checkpoints.close_segment(&checkpoint(300), &[Seq(100)], &key).unwrap();
         assert_eq!(fs::read_to_string(path(dir.path())).unwrap(), whole + &checkpoint(300).sign(&key));
     }

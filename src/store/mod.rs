@@ -99,6 +99,18 @@ pub fn wal_len(state: &Path) -> u64 {
     firsts.into_iter().map(|first| segment::wal_len(&dir.join(segment::file_name(first)))).max().unwrap_or(0)
 }
 
+/// How many bytes the files of the log in a state directory have, with their write-ahead logs.
+#[must_use]
+pub fn log_len(state: &Path) -> u64 {
+    let dir = state.join("evidence");
+    let firsts = segment::list(&dir).unwrap_or_default();
+    let len = |first| {
+        let path = dir.join(segment::file_name(first));
+        std::fs::metadata(&path).map_or(0, |meta| meta.len()) + segment::wal_len(&path)
+    };
+    firsts.into_iter().map(len).sum()
+}
+
 /// How large the log and its groups may become.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {

@@ -278,6 +278,12 @@ impl Writer {
         self.acks.clone()
     }
 
+    /// Rows that wait for the writer now.
+    #[must_use]
+    pub fn waiting(&self) -> u64 {
+        u64::try_from(self.shared.queued.load(Ordering::Relaxed)).unwrap_or(0)
+    }
+
     /// Rises at least once a second while the writer's thread is well. Whoever feeds the watchdog compares.
     #[must_use]
     pub fn turns(&self) -> u64 {

@@ -4,6 +4,7 @@ use std::ffi::CStr;
 use std::fs;
 use std::io;
 use std::path::Path;
+use std::time::Duration;
 
 use super::proc::page_size;
 
@@ -58,6 +59,36 @@ pub fn resident_bytes() -> Option<u64> {
     let statm = fs::read_to_string("/proc/self/statm").ok()?;
     let pages: u64 = statm.split_ascii_whitespace().nth(1)?.parse().ok()?;
     Some(pages * page_size())
+}
+
+/// What this process takes of the machine.
+#[derive(Debug, Clone, Copy)]
+pub struct Own {
+    /// Resident memory.
+    pub resident_bytes: u64,
+    /// CPU time, user and system together.
+    pub cpu: Duration,
+    /// Open descriptors.
+    pub fds: u64,
+    /// Threads.
+    pub threads: u64,
+}
+
+/// What this process takes of the machine; none where a sandbox hides it.
+#[must_use]
+pub fn own() -> Option<Own> {
+    let entries = |path: &str| fs::read_dir(path).ok().map(|entries| entries.count() as u64);
+    let pid = i32::try_from(std::process::id()).ok()?;
+    // SAFETY: a plain question.
+    let ticks = u64::try_from(unsafe { libc::sysconf(libc::_SC_CLK_TCK) }).ok().filter(|ticks| *ticks > 0)?;
+    let cpu_ticks = super::proc::process(pid).ok()?.cpu_ticks;
+    Some(Own {
+        resident_bytes: resident_bytes()?,
+        cpu: Duration::from_millis(cpu_ticks.saturating_mul(1_000) / ticks),
+        // The reading itself is one of them.
+        fds: entries("/proc/self/fd")?.saturating_sub(1),
+        threads: entries("/proc/self/task")?,
+    })
 }
 
 /// The resident memory of another process, bytes.

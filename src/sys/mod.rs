@@ -10,6 +10,7 @@ pub mod clock;
 pub mod entry;
 pub mod family;
 pub mod interfaces;
+pub mod journal;
 pub mod machine;
 pub mod notified;
 pub mod notify;

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::frame::{Broken, Event, VERSION};
 use crate::engine::handle::NotTaken;
-use crate::engine::listener::{Lang, Listener, Said};
+use crate::engine::listener::{Lang, Listener, Reins, Said};
 
 /// The longest name of a conversation or a satellite that is kept, in characters: it becomes a row of the log.
 const NAME_LEN_MAX: usize = 64;
@@ -67,6 +67,7 @@ async fn transcript(ears: &Listener, from: &str, event: &Event) -> Event {
         via: Via::Voice,
         lang: Lang::of_word(event.text("language").unwrap_or("zh")),
         wait: false,
+        reins: Reins::OF_A_PERSON,
     };
     let (kind, text) = match ears.hear(said).await {
         Ok(answer) => {

@@ -71,6 +71,8 @@ const MODULES: &[(&str, &[&str], &[&str])] = &[
             "engine::workflow",
             "agents::core",
             "agents::front::stdio",
+            // `status` says how the export goes.
+            "export::mqtt",
             "sys::family",
             "sys::peer",
         ],
@@ -79,7 +81,24 @@ const MODULES: &[(&str, &[&str], &[&str])] = &[
     // Voice front ends: their peers are placed as those of the socket are.
     ("wyoming", &["engine::handle", "engine::listener", "sys::family", "sys::peer"], &["tokio"]),
     ("console", &["record", "engine::handle"], &["tokio", "axum", "serde"]),
-    ("export", &["record"], &["tokio", "serde"]),
+    // It reads the log beside the writer and keeps how far each receiver has come, both through their owners.
+    // The figures are those that the owners publish, and the process's own.
+    (
+        "export",
+        &[
+            "record",
+            "engine::handle",
+            "engine::keeper",
+            // A topic of the plant speaks to whom voice front ends speak.
+            "engine::listener",
+            "engine::log",
+            "engine::servers",
+            "engine::tasks",
+            "sys::clock",
+            "sys::machine",
+        ],
+        &["tokio", "rumqttc", "serde"],
+    ),
     // Around them. `cli` has the offline verbs, which act without a daemon; `doctor` asks `sys` about this machine.
     ("config", &[], &["toml", "serde", "saphyr_parser"]),
     // The plant's process model is a file that a person may write: its mistakes are told as those of the configuration.

@@ -199,7 +199,7 @@ fn classifier(word: &str) -> Option<Classifier> {
 }
 
 fn via(word: &str) -> Option<Via> {
-    [Via::Voice, Via::Cli, Via::Mcp, Via::Agent].into_iter().find(|via| via.word() == word)
+    [Via::Voice, Via::Cli, Via::Mcp, Via::Agent, Via::Plant].into_iter().find(|via| via.word() == word)
 }
 
 fn order(word: &str) -> Option<RuleOrder> {

@@ -114,6 +114,12 @@ fn devices_by_asker_and_rule() {
         ("voice", json!({"ask": ["Device"]}), "breaker-1", "trip", "allow precondition"),
         ("voice", json!({"deny": ["Device"]}), "breaker-1", "trip", "deny rule"),
         ("mcp", none.clone(), "breaker-1", "trip", "ask mode"),
+        // The plant's own systems make it safe, and are no operator.
+        ("plant", none.clone(), "breaker-1", "trip", "allow precondition"),
+        ("plant", json!({"deny": ["Device"]}), "breaker-1", "trip", "deny rule"),
+        ("plant", none.clone(), "breaker-1", "close", "ask immune"),
+        ("plant", none.clone(), "pump-2", "start", "ask mode"),
+        ("plant", none.clone(), "pump-2", "read", "allow mode"),
         ("voice", none.clone(), "pump-9", "start", "deny precondition"),
         ("voice", none, "pump-2", "explode", "deny precondition"),
     ];
@@ -122,6 +128,24 @@ fn devices_by_asker_and_rule() {
         line["asker"] = json!(asker);
         let (verdict, step) = decided(line);
         assert_eq!(format!("{verdict} {step}"), want, "{asker} {device}:{action} {rules}");
+    }
+}
+
+/// The least authority of a topic: it reads and makes safe, whatever a rule allows to others.
+#[test]
+fn in_plan_mode_the_plant_reads_and_makes_safe_and_nothing_else() {
+    let allow = json!({"allow": ["Device"]});
+    let table = [
+        ("pump-2", "read", "allow rule"),
+        ("pump-2", "start", "deny plan"),
+        ("breaker-1", "close", "deny plan"),
+        ("breaker-1", "trip", "allow precondition"),
+    ];
+    for (device, action, want) in table {
+        let mut line = line("plan", allow.clone(), "Device", json!({"device": device, "action": action}));
+        line["asker"] = json!("plant");
+        let (verdict, step) = decided(line);
+        assert_eq!(format!("{verdict} {step}"), want, "{device}:{action}");
     }
 }
 

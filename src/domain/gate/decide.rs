@@ -114,9 +114,10 @@ pub fn decide(policy: &Policy, case: Case<'_>) -> Decision {
     conclude(policy, finding, false)
 }
 
-/// The operator's own protective action: a command so marked, or an action that the device declares so.
+/// A protective action of an operator or of the plant's own systems: a command so marked, or an action that the device
+/// declares so.
 fn protective(policy: &Policy, case: Case<'_>) -> bool {
-    (case.protective || case.nature.protective) && policy.asker.via.is_operator() && !policy.confirm_protective
+    (case.protective || case.nature.protective) && policy.asker.via.may_protect() && !policy.confirm_protective
 }
 
 /// Where nobody can be asked, a question is a no.

@@ -42,6 +42,8 @@ pub enum Via {
     Mcp,
     /// The agent loop of this box: a language model's tool calls.
     Agent,
+    /// A system of the plant: a message on a topic of its broker.
+    Plant,
 }
 
 impl Via {
@@ -50,6 +52,16 @@ impl Via {
     pub fn is_operator(self) -> bool {
         match self {
             Via::Voice | Via::Cli => true,
+            Via::Mcp | Via::Agent | Via::Plant => false,
+        }
+    }
+
+    /// A protective action that comes this way runs at once. The plant's own systems may make it safe; they are no
+    /// operator in anything else.
+    #[must_use]
+    pub fn may_protect(self) -> bool {
+        match self {
+            Via::Voice | Via::Cli | Via::Plant => true,
             Via::Mcp | Via::Agent => false,
         }
     }
@@ -62,6 +74,7 @@ impl Via {
             Via::Cli => "cli",
             Via::Mcp => "mcp",
             Via::Agent => "agent",
+            Via::Plant => "plant",
         }
     }
 }

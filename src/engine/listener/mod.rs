@@ -17,6 +17,7 @@ use interlock_domain::command::resolution::{Likeness, Outcome, Refused, Resoluti
 use interlock_domain::command::understanding::Understanding;
 use interlock_domain::device::table::Devices;
 use interlock_domain::gate::docket::Answer;
+use interlock_domain::gate::policy::Mode;
 use interlock_domain::id::{QuestionId, RunId, Seq, ToolName};
 use interlock_domain::request::{Asker, Via};
 use interlock_domain::time::Tick;
@@ -24,7 +25,7 @@ use serde_json::{Map, Value, json};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::JoinSet;
 
-use super::handle::{AnswerTaken, Answered, Mediator, NotTaken, Submitted, Wanted};
+use super::handle::{AnswerTaken, Answered, Mediator, NotTaken, Submitted, Wanted, Who};
 use super::inference::{Lesson, Without};
 use super::learner::{Learner, Noticed, Source};
 use crate::infer::knowledge::Found;
@@ -86,6 +87,8 @@ pub struct Said {
     pub lang: Lang,
     /// Wait for questions to be answered.
     pub wait: bool,
+    /// What may come of it at most.
+    pub reins: Reins,
 }
 
 enum Message {
@@ -94,10 +97,40 @@ enum Message {
     Swap { ears: Box<Ears>, back: oneshot::Sender<()> },
 }
 
+/// What may come of a sentence at most, besides what the gate lets anybody do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reins {
+    /// A mode that is narrower than the configured one.
+    pub mode: Option<Mode>,
+    /// Somebody may be asked about it.
+    pub answerable: bool,
+    /// It is part of a conversation: it may answer and be asked back, teach, and reach the language model.
+    pub converses: bool,
+}
+
+impl Reins {
+    /// A person who is there.
+    pub const OF_A_PERSON: Reins = Reins { mode: None, answerable: true, converses: true };
+}
+
+/// A message that was no sentence, or came when it should not.
+#[derive(Debug)]
+pub struct Declined {
+    /// Who sent it.
+    pub speaker: String,
+    /// The way it came in.
+    pub via: Via,
+    /// Why, as a code.
+    pub why: &'static str,
+    /// What is known of it.
+    pub detail: Value,
+}
+
 /// The way to the listener. Cheap to clone.
 #[derive(Clone)]
 pub struct Listener {
     inbox: mpsc::Sender<Message>,
+    writer: Writer,
 }
 
 impl Listener {
@@ -105,6 +138,7 @@ impl Listener {
     #[must_use]
     pub fn new(ears: Ears, mediator: Mediator, writer: Writer, learner: Learner, later: Later) -> (Listener, Owner) {
         let (inbox, outlet) = mpsc::channel(INBOX_LEN_MAX);
+        let evidence = writer.clone();
         let owner = Owner {
             inbox: outlet,
             ears: Arc::new(ears),
@@ -117,7 +151,7 @@ impl Listener {
             under_way: JoinSet::new(),
             places: Arc::new(Semaphore::new(UNDER_WAY_MAX)),
         };
-        (Listener { inbox }, owner)
+        (Listener { inbox, writer: evidence }, owner)
     }
 
     /// Understands a sentence, does what it says if the gate lets it, and answers as `say --json` does.
@@ -128,6 +162,16 @@ impl Listener {
         let (back, answer) = oneshot::channel();
         self.inbox.try_send(Message::Hear { said, back }).map_err(not_taken)?;
         answer.await.map_err(|_| NotTaken::Stopping)
+    }
+
+    /// Writes down that a message was not listened to.
+    pub fn decline(&self, declined: Declined) {
+        let Declined { speaker, via, why, detail } = declined;
+        let mut row = Row::new(super::stamp::now(), "heard");
+        row.to = Some("declined".into());
+        row.cause = Some(why.into());
+        let row = row.detailed(&json!({ "speaker": speaker, "via": via.word(), "message": detail }));
+        self.writer.append_or_count(Entry::relaxed(row));
     }
 
     /// What a sentence would mean: the command and its slots, if it is one. Nothing is executed or written down.
@@ -302,11 +346,11 @@ impl Owner {
             Outcome::Ambiguous => {
                 let candidates = draft.resolution.candidates.iter().map(|one| one.command.clone()).collect();
                 let which = Dialogue::Which { text: draft.said.text.clone(), candidates };
-                self.open(draft.said.speaker.clone(), which);
+                self.open(&draft.said, which);
                 return self.only_say(draft, None, back);
             }
             Outcome::Knowledge => return self.only_say(draft, Some(words::read_out(&passages)), back),
-            Outcome::Rejected(Refused::NoCommand) if self.later.has_language_model() => {
+            Outcome::Rejected(Refused::NoCommand) if draft.said.reins.converses && self.later.has_language_model() => {
                 return self.ask_language_model(draft, back);
             }
             Outcome::Rejected(Refused::NoCommand) => return self.ask_nearest(draft, back),
@@ -335,7 +379,7 @@ impl Owner {
         draft.resolution.candidates.truncate(NEAREST_MAX);
         let candidates: Vec<String> = draft.resolution.candidates.iter().map(|one| one.command.clone()).collect();
         if !candidates.is_empty() {
-            self.open(draft.said.speaker.clone(), Dialogue::Which { text: draft.said.text.clone(), candidates });
+            self.open(&draft.said, Dialogue::Which { text: draft.said.text.clone(), candidates });
         }
         self.only_say(draft, None, back);
     }
@@ -366,12 +410,15 @@ impl Owner {
     ) {
         let text = draft.said.text.clone();
         draft.missing = missing.clone();
-        self.open(draft.said.speaker.clone(), Dialogue::Missing { text, understood, missing });
+        self.open(&draft.said, Dialogue::Missing { text, understood, missing });
         self.only_say(draft, None, back);
     }
 
     /// Hands what could be learned to the learner, and remembers what was not understood.
     fn notice(&mut self, said: &Said, resolution: &Resolution, now: Tick) {
+        if !said.reins.converses {
+            return;
+        }
         let before = self.missed.remove(&said.speaker);
         if let (Some(before), Some(command)) = (before, resolution.command()) {
             let source = if dialogue::takes_back(&said.text) { Source::Correction } else { Source::Miss };
@@ -412,7 +459,9 @@ impl Owner {
         };
         let asker = Asker { via: draft.said.via, name: draft.said.speaker.clone() };
         let calls: Vec<Wanted> = plan.iter().flat_map(|(_, calls)| calls.clone()).collect();
-        let taken = match self.mediator.open_run(asker, true).await {
+        let reins = draft.said.reins;
+        let who = Who { mode: reins.mode, ..Who::of(asker, reins.answerable) };
+        let taken = match self.mediator.open(who).await {
             Ok(run) => self.mediator.submit(run, calls).await.map(|submitted| (run, submitted)),
             Err(error) => Err(error),
         };
@@ -424,7 +473,7 @@ impl Owner {
         heard.run = Some(run);
         self.writer.append_or_count(Entry::relaxed(heard));
         if let [open] = submitted.questions.as_slice() {
-            self.open(draft.said.speaker.clone(), Dialogue::Confirm(open.question.id));
+            self.open(&draft.said, Dialogue::Confirm(open.question.id));
         }
         let mediator = self.mediator.clone();
         self.under_way.spawn(async move {
@@ -435,7 +484,10 @@ impl Owner {
         });
     }
 
-    fn open(&mut self, speaker: String, dialogue: Dialogue) {
+    fn open(&mut self, said: &Said, dialogue: Dialogue) {
+        if !said.reins.converses {
+            return;
+        }
         if self.dialogues.len() >= SPEAKERS_MAX
             && let Some(oldest) =
                 self.dialogues.iter().min_by_key(|(_, open)| open.until).map(|(speaker, _)| speaker.clone())
@@ -443,7 +495,7 @@ impl Owner {
             self.dialogues.remove(&oldest);
         }
         let until = clock::now().after(self.ears.patience);
-        self.dialogues.insert(speaker, Open { dialogue, until });
+        self.dialogues.insert(said.speaker.clone(), Open { dialogue, until });
     }
 
     fn confirm(&mut self, said: Said, question: QuestionId, answer: Answer, back: oneshot::Sender<Value>) {

@@ -4,6 +4,7 @@ mod answers;
 mod commands;
 mod crash;
 mod effects;
+mod export;
 mod ground;
 mod interlocks;
 mod keep;

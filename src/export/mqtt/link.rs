@@ -1,0 +1,484 @@
+//! One connection to a broker, from CONNECT to its end.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use interlock_domain::id::Seq;
+use interlock_domain::request::Via;
+use rumqttc::v5::mqttbytes::QoS;
+use rumqttc::v5::mqttbytes::v5::{
+    ConnAck, ConnectProperties, LastWill, PubAckReason, Publish, PublishProperties, SubscribeReasonCode,
+};
+use rumqttc::v5::{AsyncClient, ConnectionError, Event, EventLoop, Incoming, MqttOptions};
+use rumqttc::{Outgoing, Transport};
+use serde_json::json;
+use thiserror::Error;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, MissedTickBehavior};
+
+use super::super::outbox::{Gap, Missing};
+use super::super::pace::Pace;
+use super::super::told;
+use super::command::{self, answer_topic};
+use super::message::{self, CHECKPOINT, EVIDENCE, STATE};
+use super::{Exporter, UPKEEP};
+use crate::engine::listener::{Declined, Lang, Said};
+use crate::engine::log::{Error, Query};
+use crate::record::Recorded;
+use crate::sys::clock;
+
+/// Messages under way at once. More do not make it faster over a link of a millisecond; fewer are repeated after a cut.
+const WINDOW: usize = 128;
+
+/// Rows that are read from the log at once: a row has up to 64 KiB.
+const READ_MAX: usize = 64;
+
+/// Requests and events that may wait between us and the library.
+const REQUESTS_MAX: usize = 2 * WINDOW;
+
+/// How long CONNECT may take, with DNS and TLS, in seconds.
+const CONNECT_S: u64 = 10;
+
+/// How often the broker is asked whether it is there, and after which silence it is not.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+const SILENCE_MAX: Duration = Duration::from_secs(40);
+
+/// The longest message that is taken from the broker, in bytes: it is told so, and holds back what is longer.
+const INCOMING_MAX: u32 = 256 * 1024;
+
+/// Orders under way at once, and in a second: a plant's system gives few, and a flood must not fill the log.
+const ORDERS_MAX: usize = 8;
+const ORDERS_PER_SECOND: u32 = 20;
+
+/// The longest password that is read, in bytes.
+const PASSWORD_LEN_MAX: u64 = 4096;
+
+/// Why a connection ended.
+#[derive(Debug, Error)]
+pub(super) enum Broken {
+    #[error("password {path}: {why}")]
+    Password { path: String, why: String },
+    #[error("{0}")]
+    Library(String),
+    #[error("the broker was silent for {} s", SILENCE_MAX.as_secs())]
+    Silent,
+    #[error("the broker refused a message: {0:?}")]
+    Refused(PubAckReason),
+    #[error("the broker acknowledged a message that was not sent")]
+    OutOfStep,
+}
+
+/// What a message was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Cargo {
+    /// Rows, by the name that the outbox gave them.
+    Rows(u64),
+    /// Something that is told anew with each connection.
+    Other,
+}
+
+/// A connection.
+pub(super) struct Link<'a> {
+    exporter: &'a mut Exporter,
+    client: AsyncClient,
+    /// Handed to the library, in order; it has not given them a number yet.
+    handed: VecDeque<Cargo>,
+    /// With the number under which they are acknowledged.
+    numbered: BTreeMap<u16, Cargo>,
+    batch: VecDeque<Recorded>,
+    /// The last row that there was when the broker came: what is not newer is the past.
+    past: Seq,
+    pace: Pace,
+    packet_max: Option<u32>,
+    checkpoint: String,
+    /// A batch could not be read; the next turn tries again.
+    unread: bool,
+    /// Commands that are under way: where each answer goes, and what it says.
+    orders: JoinSet<Answer>,
+    order_pace: Pace,
+}
+
+/// An answer on its way.
+struct Answer {
+    topic: String,
+    properties: PublishProperties,
+    text: String,
+}
+
+/// What of the library's events concerns us.
+enum Heard {
+    Connected(ConnAck),
+    Numbered(u16),
+    Acknowledged(u16, PubAckReason),
+    Subscribed(Vec<SubscribeReasonCode>),
+    Message(Publish),
+    Alive,
+    Ended(String),
+}
+
+impl Link<'_> {
+    /// Connects and sends until the link breaks; `Ok` when the daemon stops.
+    pub(super) async fn serve(exporter: &mut Exporter) -> Result<(), Broken> {
+        let options = options(&exporter.settings).await?;
+        let (client, events) = AsyncClient::new(options, REQUESTS_MAX);
+        let (tell, heard) = mpsc::channel(REQUESTS_MAX);
+        // Ends with this connection. It is a task of its own because its waiting must not be cut in the middle.
+        let mut pump = JoinSet::new();
+        pump.spawn(carry(events, tell));
+        let past = exporter.last();
+        let pace = Pace::new(exporter.settings.rate, Exporter::now());
+        let mut link = Link {
+            exporter,
+            client,
+            handed: VecDeque::new(),
+            numbered: BTreeMap::new(),
+            batch: VecDeque::new(),
+            past,
+            pace,
+            packet_max: None,
+            checkpoint: String::new(),
+            unread: false,
+            orders: JoinSet::new(),
+            order_pace: Pace::new(ORDERS_PER_SECOND, Exporter::now()),
+        };
+        link.run(heard).await
+    }
+
+    async fn run(&mut self, mut heard: mpsc::Receiver<Heard>) -> Result<(), Broken> {
+        let mut stop = self.exporter.stop.clone();
+        let mut upkeep = tokio::time::interval(UPKEEP);
+        upkeep.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut silent_at = Instant::now() + SILENCE_MAX;
+        let mut connected = false;
+        loop {
+            let pause = if connected { self.send().await? } else { None };
+            // Without a pause it waits for an acknowledgement, a new row, or the next turn.
+            let again = Instant::now() + pause.unwrap_or(UPKEEP);
+            tokio::select! {
+                () = told(&mut stop) => break,
+                event = heard.recv() => {
+                    silent_at = Instant::now() + SILENCE_MAX;
+                    match event {
+                        None => return Err(Broken::Library("its task ended".to_owned())),
+                        Some(Heard::Connected(connack)) => {
+                            connected = true;
+                            self.welcome(&connack).await?;
+                        }
+                        Some(event) => self.hear(event)?,
+                    }
+                    while let Ok(event) = heard.try_recv() {
+                        self.hear(event)?;
+                    }
+                    self.exporter.tell(connected);
+                }
+                Ok(()) = self.exporter.acks.changed() => self.exporter.tell(connected),
+                Some(Ok(answer)) = self.orders.join_next() => self.answer(answer)?,
+                () = tokio::time::sleep_until(again), if pause.is_some() => {}
+                () = tokio::time::sleep_until(silent_at) => return Err(Broken::Silent),
+                _ = upkeep.tick() => {
+                    self.unread = false;
+                    self.exporter.keep();
+                    if connected {
+                        self.send_checkpoint().await?;
+                    }
+                }
+            }
+        }
+        self.part().await;
+        Ok(())
+    }
+
+    /// The broker is there. The session is new, whatever it says: all that it should know is told again.
+    async fn welcome(&mut self, connack: &ConnAck) -> Result<(), Broken> {
+        self.packet_max = connack.properties.as_ref().and_then(|properties| properties.max_packet_size);
+        self.past = self.exporter.last();
+        let broker = message::about(&self.exporter.settings.host, self.exporter.settings.port);
+        tracing::info!(broker = %broker["broker"], waiting = self.exporter.outbox.waiting(self.past), "MQTT broker");
+        self.exporter.standing.send_modify(|standing| standing.connections += 1);
+        let online = message::state(&self.exporter.settings.device, true);
+        self.publish(STATE, true, online, Cargo::Other)?;
+        if let Some((topic, _)) = &self.exporter.settings.commands {
+            self.client.try_subscribe(topic, QoS::AtLeastOnce).map_err(|error| Broken::Library(error.to_string()))?;
+        }
+        self.send_checkpoint().await
+    }
+
+    fn hear(&mut self, event: Heard) -> Result<(), Broken> {
+        match event {
+            Heard::Numbered(number) => {
+                let cargo = self.handed.pop_front().ok_or(Broken::OutOfStep)?;
+                match self.numbered.insert(number, cargo) {
+                    None => Ok(()),
+                    Some(_) => Err(Broken::OutOfStep),
+                }
+            }
+            Heard::Acknowledged(number, reason) => {
+                let cargo = self.numbered.remove(&number).ok_or(Broken::OutOfStep)?;
+                match reason {
+                    PubAckReason::Success | PubAckReason::NoMatchingSubscribers => {}
+                    PubAckReason::UnspecifiedError
+                    | PubAckReason::ImplementationSpecificError
+                    | PubAckReason::NotAuthorized
+                    | PubAckReason::TopicNameInvalid
+                    | PubAckReason::PacketIdentifierInUse
+                    | PubAckReason::QuotaExceeded
+                    | PubAckReason::PayloadFormatInvalid => return Err(Broken::Refused(reason)),
+                }
+                if let Cargo::Rows(id) = cargo {
+                    self.exporter.outbox.arrived(id);
+                    self.exporter.standing.send_modify(|standing| standing.arrived += 1);
+                }
+                Ok(())
+            }
+            Heard::Subscribed(codes) => {
+                for code in codes {
+                    if !matches!(code, SubscribeReasonCode::Success(_)) {
+                        tracing::error!(kind = "COMMANDS_OFF", "the broker gives no commands: {code:?}");
+                    }
+                }
+                Ok(())
+            }
+            Heard::Message(message) => self.order(message),
+            Heard::Connected(_) | Heard::Alive => Ok(()),
+            Heard::Ended(why) => Err(Broken::Library(why)),
+        }
+    }
+
+    /// Sends what fits into the window; gives how long to wait where the pace holds it.
+    async fn send(&mut self) -> Result<Option<Duration>, Broken> {
+        loop {
+            if self.handed.len() + self.numbered.len() >= WINDOW || self.unread {
+                return Ok(None);
+            }
+            let Some(recorded) = self.batch.front() else {
+                if self.read().await? {
+                    continue;
+                }
+                return Ok(None);
+            };
+            let (seq, is_past) = (recorded.seq, recorded.seq <= self.past);
+            if let Some(gap) = self.exporter.outbox.missing_before(seq) {
+                if seq > self.exporter.last() {
+                    // Read from a log that is not there any more.
+                    self.batch.clear();
+                } else {
+                    self.send_gap(&gap)?;
+                }
+                continue;
+            }
+            if is_past && let Err(pause) = self.pace.take(Exporter::now()) {
+                return Ok(Some(pause));
+            }
+            let text = message::row(&self.exporter.settings.device, recorded, is_past, self.packet_max);
+            self.batch.pop_front();
+            let id = self.exporter.outbox.send(seq);
+            self.publish(EVIDENCE, false, text, Cargo::Rows(id))?;
+        }
+    }
+
+    fn send_gap(&mut self, gap: &Gap) -> Result<(), Broken> {
+        let (first, last, why) = (gap.first.0, gap.last.0, gap.why.word());
+        tracing::warn!(kind = "EXPORT_GAP", first, last, why, "rows are not exported over MQTT");
+        let id = self.exporter.outbox.send_gap(gap);
+        let text = message::gap(&self.exporter.settings.device, gap);
+        self.publish(EVIDENCE, false, text, Cargo::Rows(id))
+    }
+
+    /// Reads the next rows; false when there are none now.
+    async fn read(&mut self) -> Result<bool, Broken> {
+        let last = self.exporter.last();
+        if let Some(gap) = self.exporter.outbox.too_many(last) {
+            self.send_gap(&gap)?;
+        }
+        let after = self.exporter.outbox.read();
+        if after >= last {
+            return Ok(false);
+        }
+        match self.read_after(after, READ_MAX).await {
+            Ok(rows) => self.batch.extend(rows.into_iter().filter(|recorded| recorded.seq <= last)),
+            Err(Error::Row { seq, .. }) => {
+                let bad = Seq(seq.unsigned_abs());
+                let before = usize::try_from(bad.0.saturating_sub(after.0 + 1)).unwrap_or(READ_MAX).min(READ_MAX);
+                let rows = if before == 0 { Ok(Vec::new()) } else { self.read_after(after, before).await };
+                match rows {
+                    Ok(rows) if !rows.is_empty() => self.batch.extend(rows),
+                    Ok(_) | Err(_) => {
+                        // It stands there and says nothing: it is told as missing, and what follows goes on.
+                        self.send_gap(&Gap { first: Seq(after.0 + 1), last: bad, why: Missing::Unreadable })?;
+                    }
+                }
+            }
+            Err(error) => {
+                tracing::warn!(%error, "the evidence log cannot be read for the export; it is tried again");
+                self.unread = true;
+            }
+        }
+        Ok(!self.batch.is_empty())
+    }
+
+    async fn read_after(&self, after: Seq, limit: usize) -> Result<Vec<Recorded>, Error> {
+        self.exporter.log.query(Query { after: Some(after), limit: Some(limit), ..Query::default() }).await
+    }
+
+    /// The newest signed checkpoint, kept by the broker: a head outside of this box.
+    async fn send_checkpoint(&mut self) -> Result<(), Broken> {
+        match self.exporter.log.checkpoint().await {
+            Ok(Some(note)) if note != self.checkpoint && self.handed.len() < WINDOW => {
+                self.checkpoint.clone_from(&note);
+                self.publish(CHECKPOINT, true, note, Cargo::Other)
+            }
+            Ok(_) => Ok(()),
+            Err(error) => {
+                tracing::warn!(%error, "no checkpoint can be exported");
+                Ok(())
+            }
+        }
+    }
+
+    /// A message on the command topic. What is no order is answered and written down.
+    fn order(&mut self, message: Publish) -> Result<(), Broken> {
+        let Some((topic, reins)) = self.exporter.settings.commands.clone() else { return Ok(()) };
+        let properties = message.properties.unwrap_or_default();
+        let answer_to = Answer {
+            topic: answer_topic(properties.response_topic.as_deref(), &self.exporter.settings.topic, &topic),
+            properties: PublishProperties { correlation_data: properties.correlation_data, ..Default::default() },
+            text: String::new(),
+        };
+        let device = self.exporter.settings.device.clone();
+        if self.orders.len() >= ORDERS_MAX || self.order_pace.take(Exporter::now()).is_err() {
+            // Not written down: a flood must not fill the log.
+            let text = message::declined(&device, None, "busy", "too many orders at once");
+            return self.answer(Answer { text, ..answer_to });
+        }
+        let read =
+            command::Message { payload: &message.payload, is_retained: message.retain, is_repeated: message.dup };
+        let speaker = format!("{topic}@mqtt");
+        match self.exporter.desk.read(read, clock::wall()) {
+            Ok(order) => {
+                let said = Said {
+                    text: order.text,
+                    speaker,
+                    place: order.id.clone(),
+                    via: Via::Plant,
+                    lang: Lang::of_word("zh"),
+                    wait: false,
+                    reins,
+                };
+                let ears = self.exporter.ears.clone();
+                self.orders.spawn(async move {
+                    let text = match ears.hear(said).await {
+                        Ok(answer) => message::answered(&device, order.id.as_deref(), answer),
+                        Err(error) => message::declined(&device, order.id.as_deref(), "busy", &error.to_string()),
+                    };
+                    Answer { text, ..answer_to }
+                });
+                Ok(())
+            }
+            Err(declined) => {
+                let detail = json!({ "id": declined.id, "bytes": message.payload.len(), "why": declined.why });
+                self.exporter.ears.decline(Declined { speaker, via: Via::Plant, why: declined.code, detail });
+                let text = message::declined(&device, declined.id.as_deref(), declined.code, &declined.why);
+                self.answer(Answer { text, ..answer_to })
+            }
+        }
+    }
+
+    fn answer(&mut self, answer: Answer) -> Result<(), Broken> {
+        if self.handed.len() >= WINDOW {
+            // The broker takes nothing now. What was done stands in the log.
+            tracing::warn!(topic = answer.topic, "an answer over MQTT was left out");
+            return Ok(());
+        }
+        self.client
+            .try_publish_with_properties(answer.topic, QoS::AtLeastOnce, false, answer.text, answer.properties)
+            .map_err(|error| Broken::Library(error.to_string()))?;
+        self.handed.push_back(Cargo::Other);
+        Ok(())
+    }
+
+    fn publish(&mut self, topic: &str, retain: bool, text: String, cargo: Cargo) -> Result<(), Broken> {
+        let topic = format!("{}/{topic}", self.exporter.settings.topic);
+        // There is room: what was handed over and has no number yet is fewer than the window and a few.
+        self.client
+            .try_publish(topic, QoS::AtLeastOnce, retain, text)
+            .map_err(|error| Broken::Library(error.to_string()))?;
+        self.handed.push_back(cargo);
+        Ok(())
+    }
+
+    /// Says that the box goes, in order; a broker that does not hear it says it by itself.
+    async fn part(&mut self) {
+        let offline = message::state(&self.exporter.settings.device, false);
+        if self.publish(STATE, true, offline, Cargo::Other).is_ok() {
+            let _ = self.client.disconnect().await;
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+/// Carries the library's events; ends with the connection, so that nothing of it lives on.
+async fn carry(mut events: EventLoop, tell: mpsc::Sender<Heard>) {
+    loop {
+        let heard = match events.poll().await {
+            Ok(Event::Incoming(Incoming::ConnAck(connack))) => Heard::Connected(connack),
+            Ok(Event::Incoming(Incoming::PubAck(ack))) => Heard::Acknowledged(ack.pkid, ack.reason),
+            Ok(Event::Incoming(Incoming::SubAck(ack))) => Heard::Subscribed(ack.return_codes),
+            Ok(Event::Incoming(Incoming::Publish(message))) => Heard::Message(message),
+            Ok(Event::Incoming(_)) => Heard::Alive,
+            Ok(Event::Outgoing(Outgoing::Publish(number))) => Heard::Numbered(number),
+            Ok(Event::Outgoing(_)) => continue,
+            Err(error) => Heard::Ended(why(&error)),
+        };
+        let is_end = matches!(heard, Heard::Ended(_));
+        if tell.send(heard).await.is_err() || is_end {
+            return;
+        }
+    }
+}
+
+fn why(error: &ConnectionError) -> String {
+    let mut text = error.to_string();
+    let mut source = std::error::Error::source(error);
+    while let Some(cause) = source {
+        let cause_text = cause.to_string();
+        if !text.contains(&cause_text) {
+            text = format!("{text}: {cause_text}");
+        }
+        source = cause.source();
+    }
+    message::reason(&text)
+}
+
+async fn options(settings: &super::Settings) -> Result<MqttOptions, Broken> {
+    let mut options = MqttOptions::new(&settings.client_id, &settings.host, settings.port);
+    options
+        .set_keep_alive(KEEP_ALIVE)
+        .set_clean_start(true)
+        .set_connection_timeout(CONNECT_S)
+        .set_outgoing_inflight_upper_limit(u16::try_from(WINDOW).unwrap_or(u16::MAX));
+    let properties = ConnectProperties { max_packet_size: Some(INCOMING_MAX), ..ConnectProperties::new() };
+    options.set_connect_properties(properties);
+    if let Some(tls) = &settings.tls {
+        options.set_transport(Transport::tls_with_config(rumqttc::TlsConfiguration::Rustls(tls.clone())));
+    }
+    if let Some((name, password)) = &settings.login {
+        let password = match password {
+            None => String::new(),
+            Some(path) => {
+                let wrong = |why: String| Broken::Password { path: path.display().to_string(), why };
+                let length = tokio::fs::metadata(path).await.map_err(|error| wrong(error.to_string()))?.len();
+                if length > PASSWORD_LEN_MAX {
+                    return Err(wrong(format!("it has {length} bytes; {PASSWORD_LEN_MAX} are read at most")));
+                }
+                let text = tokio::fs::read_to_string(path).await.map_err(|error| wrong(error.to_string()))?;
+                text.trim_end_matches(['\n', '\r']).to_owned()
+            }
+        };
+        options.set_credentials(name, password);
+    }
+    let offline = message::state(&settings.device, false);
+    let topic = format!("{}/{STATE}", settings.topic);
+    options.set_last_will(LastWill::new(topic, offline, QoS::AtLeastOnce, true, None));
+    Ok(options)
+}

@@ -1,0 +1,74 @@
+//! What is said to a broker, in JSON, and on which topic.
+
+use interlock_domain::request::shown::plain;
+use serde_json::{Value, json};
+
+use super::super::outbox::Gap;
+use crate::record::Recorded;
+
+/// The topics below the configured one.
+pub(super) const EVIDENCE: &str = "evidence";
+pub(super) const CHECKPOINT: &str = "checkpoint";
+pub(super) const STATE: &str = "state";
+
+/// Room for the topic and the properties of a message, beside what it says.
+const AROUND: usize = 1024;
+
+/// A row: the object that `interlock evidence export` writes, with the device that it is of. (device, boot_id, seq) is
+/// its key, which stays the same however often it is sent.
+pub(super) fn row(device: &str, recorded: &Recorded, is_past: bool, packet_max: Option<u32>) -> String {
+    let mut object = recorded.to_json();
+    object["device"] = device.into();
+    if is_past {
+        object["historical"] = true.into();
+    }
+    let text = object.to_string();
+    let room = packet_max.map_or(usize::MAX, |max| usize::try_from(max).unwrap_or(usize::MAX).saturating_sub(AROUND));
+    if text.len() <= room {
+        return text;
+    }
+    // The broker takes no message of this length: the row arrives with its hash, and says what is not in it.
+    object["detail"] = json!({ "left_out": recorded.row.detail.as_ref().map_or(0, String::len) });
+    object.to_string()
+}
+
+/// Rows that will not come.
+pub(super) fn gap(device: &str, gap: &Gap) -> String {
+    json!({
+        "device": device,
+        "kind": "export_gap",
+        "cause": gap.why.word(),
+        "first": gap.first.0,
+        "last": gap.last.0,
+        "count": gap.count(),
+    })
+    .to_string()
+}
+
+/// What became of an order, as `say --json` answers, with the order's id.
+pub(super) fn answered(device: &str, id: Option<&str>, mut answer: Value) -> String {
+    answer["device"] = device.into();
+    answer["id"] = id.into();
+    answer.to_string()
+}
+
+/// A message that was not listened to.
+pub(super) fn declined(device: &str, id: Option<&str>, code: &str, why: &str) -> String {
+    json!({ "device": device, "id": id, "outcome": "declined", "code": code, "message": why }).to_string()
+}
+
+/// Whether the box is there; the broker says the second when it is not.
+pub(super) fn state(device: &str, is_online: bool) -> String {
+    let state = if is_online { "online" } else { "offline" };
+    json!({ "device": device, "state": state, "version": env!("CARGO_PKG_VERSION") }).to_string()
+}
+
+/// What a broker said, for a person: bounded, and nothing that could act on a terminal.
+pub(super) fn reason(text: &str) -> String {
+    plain(text, 200)
+}
+
+/// For rows of the log about a connection.
+pub(super) fn about(host: &str, port: u16) -> Value {
+    json!({ "broker": format!("{host}:{port}") })
+}
