@@ -161,7 +161,9 @@ fn runs(vm: &mut Vm, slot: &str, version: &str) -> Result<(), String> {
 fn restarted(vm: &mut Vm, said: &str) -> Result<(), String> {
     vm.run("systemctl restart interlock")?;
     trial::active(vm)?;
-    let (_, status) = vm.ends("systemctl show --property=StatusText --value interlock; interlock doctor 2>&1")?;
+    let (_, status) = vm.ends(
+        "systemctl show --property=StatusText --value interlock; interlock doctor --state /var/lib/interlock 2>&1",
+    )?;
     if !status.contains(said) {
         return Err(format!("{said:?} is not said:\n{status}"));
     }
