@@ -10,6 +10,7 @@ mod mcp;
 pub mod model;
 mod own;
 mod reload;
+mod sandbox;
 mod surface;
 
 use std::collections::BTreeMap;
@@ -342,6 +343,7 @@ async fn serve(made: Made) -> Result<(), BootError> {
     let log = Log::new(places.state.clone());
     let (stop, stopped) = watch::channel(false);
     let (surface_sender, surface_receiver) = watch::channel(visible.clone());
+    sandbox::tell();
     let (grounds_sender, grounds_receiver) = watch::channel(Arc::new(grounds));
     let (mediator, inbox) = Mediator::new(surface_receiver, grounds_receiver.clone());
     let (questions, mut asked) = watch::channel(numbers.question);
@@ -355,7 +357,7 @@ async fn serve(made: Made) -> Result<(), BootError> {
     let own =
         Own::new(tasks.clone(), keeper.clone(), log.clone(), places.state.clone(), Arc::clone(&workflows), recipes);
     let own = Arc::new(own);
-    let model = agent::settings(&config, &grounds_receiver.borrow().cwd).unwrap_or_else(|error| {
+    let model = agent::settings(&config, &grounds_receiver.borrow()).unwrap_or_else(|error| {
         // The plant does not stop for it.
         tracing::error!(kind = "MODEL_OFF", "{error}; there is no language model until the next reload");
         None
@@ -607,6 +609,7 @@ fn carry_signals(signals: Signals) -> Result<mpsc::Receiver<Signal>, BootError> 
 }
 
 fn status(places: &Places, mcp: Option<String>, wyoming: Option<SocketAddr>, plant: Option<SocketAddr>) -> Value {
+    let sandbox = crate::sys::sandbox::support();
     json!({
         "pid": std::process::id(),
         "state": places.state.display().to_string(),
@@ -616,6 +619,7 @@ fn status(places: &Places, mcp: Option<String>, wyoming: Option<SocketAddr>, pla
         "console": null,
         "plant": plant.map(|address| format!("tcp://{address}")),
         "version": env!("CARGO_PKG_VERSION"),
+        "sandbox": { "landlock": sandbox.landlock, "seccomp": sandbox.seccomp },
         "ready": true,
     })
 }
