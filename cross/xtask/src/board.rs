@@ -147,6 +147,16 @@ pub(crate) fn made(places: &Places, board: &Board) -> Result<PathBuf, String> {
 
 /// The same, with settings of the profile that are not those of a release.
 pub(crate) fn made_with(places: &Places, board: &Board, profile: &[&str]) -> Result<PathBuf, String> {
+    let binary = compiled(places, board, &[&["--bin", "interlock"], profile].concat())?;
+    runtime(places, board)?;
+    for line in judged(board, &binary)? {
+        println!("{line}");
+    }
+    Ok(binary)
+}
+
+/// Sets up and compiles what cargo is asked for; gives back where the program `interlock` of this board lies.
+pub(crate) fn compiled(places: &Places, board: &Board, what: &[&str]) -> Result<PathBuf, String> {
     machine::for_board(board)?;
     let tools =
         machine::environment(&places.target.join("board-tools"), TOOLS, "tools that link against an old glibc")?;
@@ -157,8 +167,8 @@ pub(crate) fn made_with(places: &Places, board: &Board, profile: &[&str]) -> Res
     let mut cargo = Command::new(auditable);
     cargo
         .current_dir(&places.root)
-        .args(["auditable", "zigbuild", "--locked", "--release", "--bin", "interlock"])
-        .args(profile)
+        .args(["auditable", "zigbuild", "--locked", "--release"])
+        .args(what)
         .args(["--target", &format!("{}.{major}.{minor}", board.target)])
         .env("CARGO_TARGET_DIR", board.place(places))
         // zig and its wrapper stand in the folder of the tools.
@@ -178,19 +188,15 @@ pub(crate) fn made_with(places: &Places, board: &Board, profile: &[&str]) -> Res
         println!("compiler: {}", machine::said("/usr/bin/rustc", &["--version"])?);
     }
     must(&mut cargo, "see the compiler's words above")?;
+    Ok(board.binary(places))
+}
+
+/// The folder with the board's ONNX Runtime.
+pub(crate) fn runtime(places: &Places, board: &Board) -> Result<PathBuf, String> {
     let python = machine::interpreter(places)?;
-    runtime::bring(
-        &places.root,
-        &board.onnxruntime,
-        board.machine(),
-        &board.place(places).join("onnxruntime"),
-        &python,
-    )?;
-    let binary = board.binary(places);
-    for line in judged(board, &binary)? {
-        println!("{line}");
-    }
-    Ok(binary)
+    let place = board.place(places).join("onnxruntime");
+    runtime::bring(&places.root, &board.onnxruntime, board.machine(), &place, &python)?;
+    Ok(place)
 }
 
 /// The folders whose names must not get into the binary, and what stands in their place: it shall be the same wherever it
@@ -239,7 +245,7 @@ fn judged(board: &Board, binary: &Path) -> Result<Vec<String>, String> {
 }
 
 /// The newest `GLIBC_a.b` in what readelf says of the versions that are needed.
-fn newest_glibc(symbols: &str) -> Option<(u32, u32)> {
+pub(crate) fn newest_glibc(symbols: &str) -> Option<(u32, u32)> {
     let words = symbols.split(|c: char| !c.is_ascii_alphanumeric() && c != '_' && c != '.');
     words.filter_map(|word| version(word.strip_prefix("GLIBC_")?.trim_end_matches('.'))).max()
 }

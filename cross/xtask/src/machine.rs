@@ -67,6 +67,34 @@ const EMULATOR: Need = Need {
     reason: "runs what was built for aarch64",
 };
 
+const IMAGE: &[Need] = &[
+    need("mmdebstrap", &["--version"], &["mmdebstrap", "arch-test"], "makes a Debian root"),
+    need("mksquashfs", &["-version"], &["squashfs-tools"], "makes the slots"),
+    need("mkfs.vfat", &["--help"], &["dosfstools"], "makes the loader's partition"),
+    need("mcopy", &["--version"], &["mtools"], "fills the loader's partition"),
+    need("mke2fs", &["-V"], &["e2fsprogs"], "makes the partitions for state and data"),
+    need("sfdisk", &["--version"], &["fdisk"], "makes the partition table"),
+    need("grub-mkimage", &["--version"], &["grub-common"], "makes the loader"),
+    need("cpio", &["--version"], &["cpio"], "packs the starter"),
+    need("depmod", &["--version"], &["kmod"], "lists the drivers"),
+    need("zstd", &["--version"], &["zstd"], "packs the image"),
+    UNIT_CHECKER,
+];
+
+const EMULATED_ARM: &[Need] =
+    &[need("qemu-system-aarch64", &["--version"], &["qemu-system-arm", "qemu-efi-aarch64"], "is the box")];
+
+const EMULATED_PC: &[Need] = &[need("qemu-system-x86_64", &["--version"], &["qemu-system-x86", "ovmf"], "is the box")];
+
+const fn need(
+    program: &'static str,
+    probe: &'static [&'static str],
+    packages: &'static [&'static str],
+    reason: &'static str,
+) -> Need {
+    Need { program, probe, packages, reason }
+}
+
 const UNIT_CHECKER: Need =
     Need { program: "systemd-analyze", probe: &["--version"], packages: &["systemd"], reason: "checks the unit file" };
 
@@ -133,6 +161,58 @@ pub(crate) fn for_board(board: &Board) -> Result<(), String> {
         bring(&[FOREIGN_COMPILER, EMULATOR])?;
     }
     Ok(())
+}
+
+/// What an image needs besides: makers of file systems, and Debian's packages for the board.
+pub(crate) fn for_image(board: &Board) -> Result<(), String> {
+    if !we_are_root() {
+        return Err(
+            "an image is made as root: it has files of several users, and Debian's scripts run in it".to_owned()
+        );
+    }
+    for_board(board)?;
+    bring(IMAGE)?;
+    if board.foreign() { emulated(board) } else { Ok(()) }
+}
+
+/// What a trial of an image needs besides: the board as a whole under emulation.
+pub(crate) fn for_trial(board: &Board) -> Result<(), String> {
+    let needs = if board.machine() == "aarch64" { EMULATED_ARM } else { EMULATED_PC };
+    let has_tools = said("dpkg-query", &["--show", "--showformat=${db:Status-Status}", "qemu-utils"]);
+    if we_are_root()
+        && has_tools.is_ok_and(|status| status == "installed")
+        && !answers(needs[0].program, &["--version"])
+    {
+        // A newer qemu-utils would be taken away by the emulator: both in the emulator's version.
+        must(apt().arg("update"), "a package index is needed once")?;
+        let policy = said("apt-cache", &["policy", needs[0].packages[0]])?;
+        let version = policy.lines().find_map(|line| line.trim().strip_prefix("Candidate: ")).unwrap_or_default();
+        let tools = format!("qemu-utils={version}");
+        let arguments = ["install", "-y", "--no-install-recommends", "--allow-downgrades", &tools];
+        must(apt().args(arguments).args(needs[0].packages), "as root: apt-get install the same")?;
+    }
+    bring(needs)
+}
+
+/// Lets this kernel start programs of the board's processor by itself: Debian's scripts in the root need it.
+fn emulated(board: &Board) -> Result<(), String> {
+    let place = Path::new("/proc/sys/fs/binfmt_misc");
+    let name = format!("qemu-{}", board.machine());
+    if place.join(&name).exists() {
+        return Ok(());
+    }
+    let by_hand = "the kernel must have binfmt_misc";
+    if !place.join("register").exists() {
+        must(Command::new("mount").args(["-t", "binfmt_misc", "binfmt_misc"]).arg(place), by_hand)?;
+    }
+    if place.join(&name).exists() {
+        return Ok(());
+    }
+    let rule = format!("/usr/lib/binfmt.d/{name}.conf");
+    println!("set-up: this kernel now starts programs for {} with {name}", board.machine());
+    fs::read(&rule)
+        .and_then(|rule| fs::write(place.join("register"), rule))
+        .map_err(|e| format!("{rule}: {e}\nhint: {by_hand}"))
 }
 
 /// What trying a package out needs.

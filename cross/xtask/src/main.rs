@@ -7,6 +7,7 @@
 
 mod board;
 mod conformance;
+mod image;
 mod machine;
 mod models;
 mod package;
@@ -25,10 +26,17 @@ const USAGE: u8 = 64;
 const HELP: &str = "\
 cargo xtask run [ARGUMENTS…]   set the machine up, build a release, start `interlock run ARGUMENTS…`
 cargo xtask test [NAME…]       set the machine up, then all checks; with names, only the steps that are called so
+cargo xtask test --long [NAME…]  what takes an hour or more: images of boards under emulation
 cargo xtask conformance [PART…]  MCP's official suites and clients of others before the daemon, servers of others
                                behind it; needs npm; a step of `test`
 cargo xtask models [FOLDER]    make the optional larger model (a sentence encoder, 70 MB) with its linear head
 cargo xtask build --board NAME a release for a board of cross/boards, against its oldest C library
+cargo xtask image --board NAME [--binary FILE] [--site FOLDER]
+                               the raw disk that a box boots from, and the slot file that updates one; as root
+cargo xtask image update --board NAME
+                               only the slot file
+cargo xtask image trial --board NAME [start|cuts|update|faults…] [--cuts N] [--as-made]
+                               that image as a box under emulation
 cargo xtask package --board NAME [--binary FILE]
                                a .deb and an .rpm of that release, or of a program that is there already
 cargo xtask package-trial --board NAME [--binary FILE]
@@ -65,10 +73,12 @@ fn main() -> ExitCode {
     };
     let ended = Places::find().and_then(|places| match verb {
         "run" => run(&places, rest),
+        "test" if rest.first().is_some_and(|word| word == "--long") => steps::long(&places, &rest[1..]),
         "test" => steps::test(&places, rest),
         "conformance" => conformance::run(&places, rest),
         "models" => models::run(&places, rest),
         "build" => board::named(rest).and_then(|name| board::build(&places, name)),
+        "image" => image::run(&places, rest),
         "package" => package::package(&places, rest),
         "package-trial" => package::trial(&places, rest),
         "supply" => supply::run(&places, rest),

@@ -11,10 +11,10 @@ use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::{Places, conformance, machine, supply};
+use crate::{Places, conformance, image, machine, supply};
 
 /// The packages of the workspace that may have tests of their own.
-const PACKAGES: [&str; 3] = [".", "src/domain", "cross/xtask"];
+const PACKAGES: [&str; 4] = [".", "src/domain", "cross/xtask", "cross/slots"];
 
 /// The steps that are not cargo's. What nobody here wrote, before and behind the daemon:
 const CONFORMANCE: &str = "conformance";
@@ -35,10 +35,42 @@ struct Ended {
     took: Duration,
 }
 
+/// What takes too long for every run: each builds a release for its board and tries the image of it under emulation.
+const LONG: [(&str, &[&str]); 2] =
+    [("image-x86_64", &["--board", "x86_64", "--cuts", "100"]), ("image-arm64", &["--board", "generic-arm64"])];
+
+/// The long tests, or those whose names are given.
+pub(crate) fn long(places: &Places, only: &[String]) -> Result<ExitCode, String> {
+    if let Some(unknown) = only.iter().find(|name| !LONG.iter().any(|(known, _)| known == name)) {
+        let names: Vec<&str> = LONG.iter().map(|(name, _)| *name).collect();
+        return Err(format!("no long test is called {unknown}\nhint: they are {}", names.join(", ")));
+    }
+    let started = Instant::now();
+    let mut ended = Vec::new();
+    for (name, arguments) in LONG.iter().filter(|(name, _)| only.is_empty() || only.iter().any(|one| one == name)) {
+        println!("\n=== {name}");
+        let before = Instant::now();
+        let arguments: Vec<String> = arguments.iter().map(|word| (*word).to_owned()).collect();
+        let passed = image::tried(places, &arguments).unwrap_or_else(|why| {
+            eprintln!("error: {why}");
+            false
+        });
+        ended.push(Ended { name: (*name).to_owned(), passed, took: before.elapsed() });
+    }
+    Ok(summary(&ended, Path::new(""), started.elapsed()))
+}
+
 /// Runs cargo in the work tree with this build's target directory; says whether it succeeded.
 pub(crate) fn cargo(places: &Places, arguments: &[&str]) -> Result<bool, String> {
     let status = cargo_command(places).args(arguments).status();
     status.map(|status| status.success()).map_err(|e| format!("cargo {}: {e}", arguments.join(" ")))
+}
+
+/// The same as a command that is yet to run.
+pub(crate) fn cargo_command_of(places: &Places, arguments: &[&str]) -> Command {
+    let mut cargo = cargo_command(places);
+    cargo.args(arguments);
+    cargo
 }
 
 pub(crate) fn cargo_command(places: &Places) -> Command {

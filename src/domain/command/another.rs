@@ -61,6 +61,49 @@ impl Scene<'_> {
         })
     }
 
+    /// 送风水泵 behind 启动, 应急水泵 behind 停止, 回水阀 behind 关闭: what stands between the verb and a name, and is a verb
+    /// itself, sounds like one or says where, belongs to the name. A verb of one character begins many others (停下).
+    pub(super) fn is_qualified(&self, path: &[Step]) -> bool {
+        let is_long = |step: &Step| step.end - step.start >= 2;
+        let text = |step: &Step| &self.utterance.chars[usize::from(step.start)..usize::from(step.end)];
+        let certain = path.iter().any(|step| is_verb(step) && step.exact);
+        // 酸阀 behind 关闭, which sounds a little like 关阀.
+        let guessed = certain && path.iter().any(|step| step.role == Role::Both && !step.exact);
+        let qualifies = |at: usize| {
+            let (before, more) = (&path[at - 1], &path[at]);
+            // What follows 把 is what it is done to.
+            let named = before.role == Role::Filler && matches!(text(before), ['把' | '将']);
+            let verb = named || path[..at].iter().any(is_verb) || (certain && !more.exact);
+            let behind_verb = (is_verb(before) && is_long(before)) || before.role == Role::Unknown;
+            let says_where = more.role == Role::Filler
+                && (matches!(text(more), ['上' | '回']) && (named || behind_verb)
+                    || matches!(text(more), ['下']) && named);
+            // 水泵切换成人工: the name was said before. 干活了，启动皮带机: a clause of its own.
+            let is_first = !path[..at].iter().any(|step| step.role == Role::Need);
+            let qualifies = says_where || (is_verb(more) && verb && is_long(more));
+            path[at + 1].role == Role::Need && is_first && qualifies && !self.breaks_before(more.start)
+        };
+        // 机组 behind 启动冷却水, which sounds a little like a verb.
+        let goes_on = path.windows(2).enumerate().any(|(at, two)| {
+            let said = path[..at].iter().any(|step| is_verb(step) && step.exact);
+            said && two[0].role == Role::Need && is_verb(&two[1]) && !two[1].exact && is_long(&two[1])
+        });
+        guessed || goes_on || (1..path.len()).any(|at| at + 1 < path.len() && qualifies(at))
+    }
+
+    /// 新泵 for 新风, 水灯 for 水泵: what only sounds like the name has another thing in it, written just so.
+    pub(super) fn has_another_inside(&self, frame: &Frame, step: &Step) -> bool {
+        if step.role != Role::Need || step.exact {
+            return false;
+        }
+        let places = self.starts[usize::from(step.start)]..self.starts[usize::from(step.end)];
+        self.found[usize::from(places.start)..usize::from(places.end)].iter().any(|found| {
+            let concepts = self.words.concepts(self.words.word(found.word));
+            let needed = concepts.iter().any(|concept| frame.needs().contains(concept));
+            found.exact && found.end <= step.end && !concepts.is_empty() && !needed
+        })
+    }
+
     /// 转手, 转移: a verb of one character that goes on is another verb.
     pub(super) fn verb_goes_on(&self, path: &[Step]) -> bool {
         let [before @ .., verb, more] = path else { return false };
@@ -176,11 +219,27 @@ mod tests {
                 class("CAMERA", "监控"),
             ],
             near: vec![("WATCH".to_owned(), "START".to_owned(), 30)],
-            filler: ["把", "给我", "的", "一下", "一点", "了", "吧"].map(str::to_owned).to_vec(),
+            filler: ["把", "回", "给我", "的", "一下", "一点", "了", "吧"].map(str::to_owned).to_vec(),
             ..Lexicon::default()
         };
         let confusions = Confusions { other: 60, ..Confusions::default() };
         Understanding::compile(Commands { list, ..Commands::default() }, &lexicon, &confusions)
+    }
+
+    #[test]
+    fn a_verb_or_a_place_between_the_verb_and_a_name_belongs_to_the_name() {
+        for text in ["启动打开水泵", "把打开水泵停止", "停止回水泵", "把回水泵启动"] {
+            check(text, None);
+        }
+        for text in ["启动水泵", "把水泵启动一下", "启动给我水泵", "水泵打开启动"] {
+            check(text, Some("pump_start"));
+        }
+    }
+
+    #[test]
+    fn what_sounds_like_a_name_and_has_another_in_it_is_another() {
+        check("启动水门", None);
+        check("启动热泵", None);
     }
 
     fn check(text: &str, expected: Option<&str>) {

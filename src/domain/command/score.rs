@@ -355,7 +355,8 @@ impl Scene<'_> {
         let strange = others > 0
             || self.goes_on(&path)
             || self.is_somebodys(&path, first, reason)
-            || path.iter().any(|step| self.is_strange(frame, step));
+            || self.is_qualified(&path)
+            || path.iter().any(|step| self.is_strange(frame, step) || self.has_another_inside(frame, step));
         let verb_goes_on = self.verb_goes_on(&path);
         path.shrink_to_fit();
         Some(Reading {
@@ -407,7 +408,7 @@ impl Scene<'_> {
         self.breaks_before(at) || (at > 0 && chars[usize::from(at) - 1] == '了')
     }
 
-    fn breaks_before(&self, at: u8) -> bool {
+    pub(super) fn breaks_before(&self, at: u8) -> bool {
         self.utterance.breaks & (1 << at) != 0
     }
 

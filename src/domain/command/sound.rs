@@ -21,8 +21,16 @@ const RARE_READING: u8 = 4;
 /// The cost of two syllables that have nothing in common.
 pub const UNLIKE: u8 = 100;
 
-/// A bit of [`Sounds::usual`] above all syllables.
+/// Bits of [`Sounds::usual`] above all syllables: it has more readings than this one; it is one of [`QUALIFIERS`].
 const HAS_OTHERS: Syllable = 0x8000;
+const QUALIFIES: Syllable = 0x4000;
+
+/// Characters that make another thing of a thing (热泵, 冷水机组 and 热水机组, 高压 and 低压, 左泵 and 右泵). Whoever hears
+/// one of them heard it: it is never taken for another character that sounds a little like it.
+const QUALIFIERS: &str = "冷热温凉高低左右前后南北内外";
+
+/// What it costs to take a qualifier for anything else: more than any word may.
+pub const NEVER: u8 = 255;
 
 const CJK_FIRST: u32 = 0x4e00;
 const CJK_LAST: u32 = 0x9fff;
@@ -146,11 +154,12 @@ impl Sounds {
         Sounds { usual: usual.into_boxed_slice(), others: others.into_boxed_slice(), costs, count }.marked()
     }
 
-    /// With a mark at each character that has more than its usual reading.
+    /// With a mark at each character that has more than its usual reading, and at each that qualifies a thing.
     fn marked(mut self) -> Sounds {
-        for (ch, _) in &self.others {
-            if let Some(usual) = place(*ch).and_then(|at| self.usual.get_mut(at)) {
-                *usual |= HAS_OTHERS;
+        let others = self.others.iter().map(|(ch, _)| (*ch, HAS_OTHERS));
+        for (ch, mark) in others.chain(QUALIFIERS.chars().map(|ch| (ch, QUALIFIES))) {
+            if let Some(usual) = place(ch).and_then(|at| self.usual.get_mut(at)) {
+                *usual |= mark;
             }
         }
         self
@@ -184,7 +193,7 @@ impl Sounds {
     /// The usual reading of a character.
     #[must_use]
     pub fn usual(&self, ch: char) -> Syllable {
-        place(ch).and_then(|at| self.usual.get(at)).map_or(NO_SYLLABLE, |usual| usual & !HAS_OTHERS)
+        place(ch).and_then(|at| self.usual.get(at)).map_or(NO_SYLLABLE, |usual| usual & !(HAS_OTHERS | QUALIFIES))
     }
 
     /// Has it more than its usual reading? A character of another script can have learned ones only.
@@ -221,6 +230,9 @@ impl Sounds {
     pub fn cost_of(&self, heard: char, readings: &[Syllable; READINGS_MAX], said: char, b: Syllable) -> u8 {
         if heard == said {
             return 0;
+        }
+        if place(heard).and_then(|at| self.usual.get(at)).is_some_and(|usual| usual & QUALIFIES != 0) {
+            return NEVER;
         }
         let mut best = self.cost(readings[0], b);
         for reading in &readings[1..] {

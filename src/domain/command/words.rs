@@ -174,7 +174,7 @@ impl Words {
                 (true, _) => len.saturating_mul(CORE_MAX),
                 (false, _) => len.saturating_mul(SYNONYM_MAX),
             };
-            let limit = if draft.filler || draft.reason { 0 } else { limit };
+            let limit = if draft.filler || draft.reason { 0 } else { limit.min(super::sound::NEVER - 1) };
             if draft.core {
                 core_first.push((syllables[0], number));
                 if len >= 2 {
