@@ -11,6 +11,7 @@ mod mcp;
 pub mod model;
 mod own;
 mod reload;
+mod sandbox;
 mod surface;
 
 use std::collections::BTreeMap;
@@ -343,6 +344,7 @@ async fn serve(made: Made) -> Result<(), BootError> {
     let log = Log::new(places.state.clone());
     let (stop, stopped) = watch::channel(false);
     let (surface_sender, surface_receiver) = watch::channel(visible.clone());
+    sandbox::tell();
     let (grounds_sender, grounds_receiver) = watch::channel(Arc::new(grounds));
     let (mediator, inbox) = Mediator::new(surface_receiver, grounds_receiver.clone());
     let (questions, mut asked) = watch::channel(numbers.question);
@@ -356,7 +358,7 @@ async fn serve(made: Made) -> Result<(), BootError> {
     let own =
         Own::new(tasks.clone(), keeper.clone(), log.clone(), places.state.clone(), Arc::clone(&workflows), recipes);
     let own = Arc::new(own);
-    let model = agent::settings(&config, &grounds_receiver.borrow().cwd).unwrap_or_else(|error| {
+    let model = agent::settings(&config, &grounds_receiver.borrow()).unwrap_or_else(|error| {
         // The plant does not stop for it.
         tracing::error!(kind = "MODEL_OFF", "{error}; there is no language model until the next reload");
         None
@@ -632,6 +634,7 @@ fn status(
     plant: Option<SocketAddr>,
     metrics: Option<SocketAddr>,
 ) -> Value {
+    let sandbox = crate::sys::sandbox::support();
     json!({
         "pid": std::process::id(),
         "state": places.state.display().to_string(),
@@ -642,6 +645,7 @@ fn status(
         "plant": plant.map(|address| format!("tcp://{address}")),
         "metrics": metrics.map(|address| format!("http://{address}/metrics")),
         "version": env!("CARGO_PKG_VERSION"),
+        "sandbox": { "landlock": sandbox.landlock, "seccomp": sandbox.seccomp },
         "ready": true,
     })
 }

@@ -12,6 +12,7 @@ use crate::config::agent::Key;
 use crate::config::extend::Maintenance;
 use crate::engine::agent::Settings;
 use crate::engine::agent::upkeep::Check;
+use crate::engine::handle::Grounds;
 use crate::provider::{Dialect, request};
 use crate::tool::endpoint::{Endpoint, Secret, Unusable};
 
@@ -61,7 +62,7 @@ pub(super) enum NoModel {
 ///
 /// # Errors
 /// When the key cannot be had, or the address is none.
-pub(super) fn settings(config: &Config, cwd: &Path) -> Result<Option<Arc<Settings>>, NoModel> {
+pub(super) fn settings(config: &Config, grounds: &Grounds) -> Result<Option<Arc<Settings>>, NoModel> {
     let Some(agent) = &config.agent else { return Ok(None) };
     let key = key(&agent.key)?;
     let bearer = key.as_ref().map(|key| format!("Bearer {}", key.reveal()));
@@ -93,19 +94,20 @@ pub(super) fn settings(config: &Config, cwd: &Path) -> Result<Option<Arc<Setting
         hooks: agent.hooks.clone(),
         profiles: agent.profiles.clone(),
         skills: config.extensions.skills.clone(),
-        checks: checks(&config.extensions.maintenance, cwd),
-        cwd: cwd.to_owned(),
+        checks: checks(&config.extensions.maintenance, grounds),
+        cwd: grounds.cwd.clone(),
         rules: Arc::clone(&config.rules),
     })))
 }
 
 /// The declared checks, their paths from where tools work.
-fn checks(declared: &[Maintenance], cwd: &Path) -> Vec<Check> {
+fn checks(declared: &[Maintenance], grounds: &Grounds) -> Vec<Check> {
     let check = |one: &Maintenance| Check {
         name: one.name.clone(),
-        paths: one.paths.iter().map(|path| cwd.join(path)).collect(),
+        paths: one.paths.iter().map(|path| grounds.cwd.join(path)).collect(),
         command: one.check.clone(),
         timeout: one.timeout,
+        reach: Arc::clone(&grounds.reach),
     };
     declared.iter().map(check).collect()
 }

@@ -83,8 +83,8 @@ impl Reloader {
         let servers = mcp::servers(&config, &self.places.state).map_err(refused)?;
         let access = mcp::access(&config).map_err(refused)?;
         let settings = surface::settings(&config, &self.places);
-        let model = super::agent::settings(&config, &grounds.cwd)
-            .map_err(|error| Trouble::new(Kind::Config, error.to_string()))?;
+        let model =
+            super::agent::settings(&config, &grounds).map_err(|error| Trouble::new(Kind::Config, error.to_string()))?;
         let busy = |error: crate::engine::handle::NotTaken| Refused::from(Trouble::new(Kind::Busy, error.to_string()));
         // The gate first: nothing that is understood anew may pass under old rules.
         let own = Surface::new(base.clone());

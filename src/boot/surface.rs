@@ -47,6 +47,7 @@ pub(super) fn grounds(
     });
     Ok(Grounds {
         cwd,
+        reach: Arc::new(super::sandbox::reach(config, state)),
         home: std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute()),
         work_dirs: config.work_dirs.iter().filter_map(|dir| dir.to_str()).map(str::to_owned).collect(),
         classify,
@@ -68,6 +69,7 @@ pub(super) fn tools(
         files: files::Limits::default(),
         shell: shell::Limits::default(),
         cwd: grounds.cwd.clone(),
+        reach: Arc::clone(&grounds.reach),
         servers,
     }))
 }

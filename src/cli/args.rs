@@ -115,7 +115,7 @@ pub enum Verb {
     #[command(after_help = "Example:\n  interlock bench match --json")]
     Bench(BenchArgs),
     /// This machine: one line each, with what to do.
-    #[command(after_help = "Example:\n  interlock doctor")]
+    #[command(after_help = "Examples:\n  interlock doctor\n  interlock doctor --npu")]
     Doctor(DoctorArgs),
     /// Validates a configuration and its commands; needs no daemon.
     #[command(after_help = "Example:\n  interlock check --config /etc/interlock/interlock.toml")]
@@ -461,6 +461,9 @@ pub struct DoctorArgs {
     /// The state directory to look at.
     #[arg(long, value_name = "DIR")]
     pub state: Option<PathBuf>,
+    /// The bring-up of an Ascend accelerator instead, step by step: nodes, driver, toolkit, provider, session, outputs.
+    #[arg(long)]
+    pub npu: bool,
     /// JSON Lines.
     #[arg(long)]
     pub json: bool,

@@ -4,7 +4,9 @@
 //! countdown), nothing is written into the state directory. What cannot be checked on this machine is said by name; silence would read as "fine".
 //! [`examine`] gathers, [`lines`] judges: the judgement is a table of cases.
 
+mod bring_up;
 mod npu;
+mod sandbox;
 
 use std::env;
 use std::fmt;
@@ -21,6 +23,7 @@ use super::out::Out;
 use super::places;
 use crate::store;
 use crate::sys::clock::{self, TimeQuality};
+use crate::sys::sandbox::{Support, support};
 use crate::sys::{machine, open, pidfd};
 pub use npu::Npus;
 
@@ -101,7 +104,10 @@ pub(super) fn doctor(args: &DoctorArgs, socket: Option<&Path>, out: &Out) -> Res
     let state = places::state(args.state.as_deref()).ok_or_else(|| {
         CliError::new(Exit::Usage, "no state directory: neither --state nor HOME is set").hint("name one with --state")
     })?;
-    let lines = lines(&examine(&state, &places::client_socket(socket), store::sqlite_version()));
+    let lines = match args.npu {
+        true => bring_up::lines(&bring_up::examine()),
+        false => lines(&examine(&state, &places::client_socket(socket), store::sqlite_version())),
+    };
     for line in &lines {
         if args.json {
             out.json(&line.json(out.lang()))?;
@@ -158,6 +164,8 @@ pub struct Facts {
     pub has_lse: bool,
     /// Ascend devices.
     pub npus: Npus,
+    /// What there is for the sandbox of commands.
+    pub sandbox: Support,
 }
 
 /// What was seen of the state directory.
@@ -204,6 +212,7 @@ pub fn examine(state: &Path, socket: &Path, sqlite: &str) -> Facts {
         is_phytium: cpu.contains(&implementer),
         has_lse: cpu.lines().any(|line| line.starts_with("Features") && line.split(' ').any(|flag| flag == "atomics")),
         npus: npu::examine(),
+        sandbox: support(),
     }
 }
 
@@ -271,6 +280,7 @@ pub fn lines(facts: &Facts) -> Vec<Line> {
         network(&facts.loopback),
         doctor_model::model_line(&facts.model),
         npu::judge(&facts.npus),
+        sandbox::judge(facts.sandbox),
     ]
 }
 
@@ -540,6 +550,7 @@ mod tests {
             is_phytium: true,
             has_lse: true,
             npus: Npus::default(),
+            sandbox: Support { landlock: Some(6), seccomp: true },
         }
     }
 
@@ -592,6 +603,13 @@ mod tests {
             "BAD  npu          /dev/hisi_hdc may not be opened -> as a service, list each in a drop-in \
              (interlock-npu.conf): DeviceAllow=/dev/hisi_hdc rw",
         );
+        check("sandbox", |_| {}, "ok   sandbox      commands of tools are confined: Landlock 6, system calls filtered");
+        check(
+            "sandbox",
+            |facts| facts.sandbox.landlock = None,
+            "note sandbox      no Landlock on this kernel: a command may write and read what the daemon may -> allow \
+             fewer commands without a question; Landlock is there from Linux 5.13 on",
+        );
         check(
             "network",
             |facts| facts.loopback = Err("no such device".to_owned()),
@@ -636,7 +654,7 @@ mod tests {
         let facts = examine(&state, &place.path().join("interlock.sock"), "3.53.0");
         assert!(facts.kernel.starts_with("Linux") && facts.state.writable && !facts.state.exists);
         assert_eq!((facts.loopback.clone(), facts.socket_exists), (Ok(()), false));
-        assert_eq!(lines(&facts).len(), 11);
+        assert_eq!(lines(&facts).len(), 12);
         assert_eq!(fs::read_dir(place.path()).unwrap().count(), 0);
     }
 }

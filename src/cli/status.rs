@@ -12,7 +12,9 @@ pub(super) fn status(args: &JsonArg, client: Client, out: &Out) -> Result<(), Cl
     if args.json {
         return out.json(&answer);
     }
-    for key in ["version", "pid", "ready", "state", "socket", "mcp", "console", "plant", "evidence", "liveness"] {
+    for key in
+        ["version", "pid", "ready", "state", "socket", "mcp", "console", "plant", "evidence", "liveness", "sandbox"]
+    {
         if answer.get(key).is_some() {
             out.line(&format!("{key:<9} {}", shown(&answer, key)))?;
         }

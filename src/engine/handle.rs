@@ -25,6 +25,7 @@ use tokio::time::Instant;
 use super::classify::{BATCH_PATIENCE, Classify};
 use crate::mcp::upward::Line;
 use crate::sys::paths;
+use crate::sys::sandbox::Reach;
 use crate::tool::Tools;
 
 /// How many messages may wait for the mediator. A message costs microseconds; a queue this long means that the
@@ -251,6 +252,8 @@ pub enum Message {
 pub struct Grounds {
     /// Where a relative path starts: absolute.
     pub cwd: PathBuf,
+    /// What the commands of tools may reach.
+    pub reach: Arc<Reach>,
     /// What `~` stands for.
     pub home: Option<PathBuf>,
     /// The other directories that tools may work in: absolute.

@@ -140,6 +140,15 @@ fn environment() -> Result<(Environment, PathBuf), RuntimeError> {
     Ok((environment, path))
 }
 
+/// Whether the library is built with Ascend's provider. That says nothing of the machine.
+///
+/// # Errors
+/// When there is no library, or it does not load.
+pub fn has_cann() -> Result<bool, RuntimeError> {
+    environment()?;
+    Ok(CANN::is_available().unwrap_or(false))
+}
+
 /// What a model takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Takes {

@@ -22,6 +22,8 @@ pub mod peer;
 pub mod pidfd;
 pub mod proc;
 pub mod process;
+pub mod sandbox;
+mod seccomp;
 pub mod sentinel;
 pub mod signal;
 pub mod thread;

@@ -79,7 +79,8 @@ pub async fn ask(command: &[String], question: &Value, cwd: &Path, patience: Dur
     let named = || program.clone();
     let not_started = || NoAnswer::NotStarted { program: named() };
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let mut running = Running::start(program, &arguments, cwd, Stdio::piped()).await.map_err(|_| not_started())?;
+    let mut running =
+        Running::start(program, &arguments, cwd, Stdio::piped(), None).await.map_err(|_| not_started())?;
     let (stdin, stdout, stderr) = running.streams();
     let stdout = tokio::spawn(hear(stdout, ANSWER_BYTES_MAX));
     let stderr = tokio::spawn(hear(stderr, ANSWER_BYTES_MAX));

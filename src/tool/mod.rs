@@ -6,6 +6,7 @@
 //! dropped half way must leave nothing running behind.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use interlock_domain::effect::Order;
 use interlock_domain::effect::report::{Failure, Loss, Report};
@@ -16,6 +17,7 @@ use serde_json::Value;
 use tokio::sync::oneshot;
 
 use crate::mcp::upward::Line;
+use crate::sys::sandbox::Reach;
 
 pub mod device;
 pub mod endpoint;
@@ -56,6 +58,8 @@ pub struct Tools {
     pub shell: shell::Limits,
     /// Where commands run that name no directory.
     pub cwd: PathBuf,
+    /// What commands may reach.
+    pub reach: Arc<Reach>,
     /// The MCP servers behind us.
     pub servers: mcp::Servers,
 }
@@ -116,8 +120,8 @@ async fn act(order: &Order, tools: &Tools, line: Option<Line>) -> Report {
             let named = input["cwd"].as_str();
             let cwd = named.map(|cwd| order.facts().resolve(cwd).map(PathBuf::from));
             match cwd {
-                None => shell::run(input, &tools.cwd, tools.shell).await,
-                Some(Some(cwd)) => shell::run(input, &cwd, tools.shell).await,
+                None => shell::run(input, &tools.cwd, tools.shell, &tools.reach).await,
+                Some(Some(cwd)) => shell::run(input, &cwd, tools.shell, &tools.reach).await,
                 Some(None) => bad_input(format!("cwd {:?} cannot be resolved", named.unwrap_or_default())),
             }
         }

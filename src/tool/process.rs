@@ -8,6 +8,7 @@ use std::io;
 use std::process::{Child, Command};
 
 use crate::sys::offspring::{self, Ended, Offspring};
+use crate::sys::sandbox::Sandbox;
 
 /// What a process inherits: where programs are, who it runs as, how to write dates and letters. Everything else could
 /// carry a secret or the daemon's own voice (`NOTIFY_SOCKET`, `WATCHDOG_*`, `LISTEN_*`, `CREDENTIALS_DIRECTORY`,
@@ -32,11 +33,14 @@ impl Process {
         command
     }
 
-    /// Starts it in a session of its own.
-    pub(super) fn start(command: &mut Command) -> io::Result<Process> {
+    /// Starts it in a session of its own, and in a sandbox if one is given.
+    pub(super) fn start(command: &mut Command, sandbox: Option<Sandbox>) -> io::Result<Process> {
         let (name, mark) = offspring::mark();
         command.env(name, &mark);
         offspring::in_own_session(command);
+        if let Some(sandbox) = sandbox {
+            sandbox.confine(command);
+        }
         let child = command.spawn()?;
         let offspring = Some(Offspring::of(child.id(), mark));
         Ok(Process { child, offspring })

@@ -10,8 +10,9 @@
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::AsRawFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use interlock_domain::effect::report::{Loss, Report};
@@ -24,6 +25,7 @@ use super::process::Process;
 use super::{About, bad_input, failed};
 use crate::sys::offspring::{self, End, Ended};
 use crate::sys::open::{self, NotOpened};
+use crate::sys::sandbox::{Reach, Sandbox};
 
 /// The longest command line, bytes: the gate asks about anything above a third of it.
 const COMMAND_BYTES_MAX: usize = 32 * 1024;
@@ -33,6 +35,19 @@ const PATIENCE_DEFAULT: Duration = Duration::from_secs(60);
 
 /// After the last process was killed, its pipes close at once; what still holds one could not be killed.
 const DRAIN_PATIENCE: Duration = Duration::from_secs(2);
+
+/// What programs say when the kernel refused them something, in the languages of the boxes.
+const REFUSALS: &[&str] = &[
+    "ermission denied",
+    "peration not permitted",
+    "not supported by protocol",
+    "权限不够",
+    "不允许的操作",
+    "权限被拒绝",
+];
+
+/// Where the home of a command is when the daemon's own is hidden from it: programs know what to do without one.
+const NO_HOME: &str = "/nonexistent";
 
 /// Bounds of one call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -97,6 +112,10 @@ fn output() -> Value {
             "exit_code": { "type": "integer", "minimum": 0, "maximum": 255 },
             "stdout": stream("standard output"),
             "stderr": stream("standard error"),
+            "sandbox": {
+                "type": "string",
+                "description": "what the command may reach; there when it failed and said that something was refused"
+            },
             "left_running": {
                 "type": "integer", "minimum": 0,
                 "description": "processes that the command left in the background; they were killed"
@@ -111,13 +130,13 @@ fn output() -> Value {
 /// Runs `shell`. `cwd` is the canonical directory that the gate decided on.
 ///
 /// Dropped half way, everything that the command started is killed.
-pub async fn run(input: &Value, cwd: &Path, limits: Limits) -> Report {
+pub async fn run(input: &Value, cwd: &Path, limits: Limits, reach: &Arc<Reach>) -> Report {
     let (command, patience) = match parse(input, limits) {
         Ok(parsed) => parsed,
         Err(report) => return report,
     };
     let began = Instant::now();
-    let mut running = match Running::start("/bin/sh", &["-c", &command], cwd, Stdio::null()).await {
+    let mut running = match Running::start("/bin/sh", &["-c", &command], cwd, Stdio::null(), Some(reach)).await {
         Ok(running) => running,
         Err(report) => return report,
     };
@@ -135,17 +154,38 @@ pub async fn run(input: &Value, cwd: &Path, limits: Limits) -> Report {
     }
     match ended {
         Err(_) => Report::Lost(Loss::TimedOut),
-        Ok(Ok(Ok(End::Exited(code)))) => Report::Done(json!({
-            "exit_code": code,
-            "stdout": stdout,
-            "stderr": stderr,
-            "left_running": left.beside_leader,
-            "millis": u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX),
-        })),
+        Ok(Ok(Ok(End::Exited(code)))) => {
+            let mut done = json!({
+                "exit_code": code,
+                "stdout": stdout,
+                "stderr": stderr,
+                "left_running": left.beside_leader,
+                "millis": u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX),
+            });
+            if code != 0 && done["stderr"]["text"].as_str().is_some_and(was_refused) {
+                done["sandbox"] = json!(told(reach));
+            }
+            Report::Done(done)
+        }
         Ok(Ok(Ok(End::Killed(_)))) => Report::Lost(Loss::Killed),
         // Somebody else has reaped it, or the waiting itself broke: it ran, and nobody knows how it ended.
         Ok(Ok(Err(_)) | Err(_)) => Report::Lost(Loss::Stopped),
     }
+}
+
+/// Whether a program says that it was not allowed to: the kernel tells nobody whether it was the sandbox.
+fn was_refused(said: &str) -> bool {
+    REFUSALS.iter().any(|words| said.contains(words))
+}
+
+/// What a command may reach, for whoever was refused something.
+fn told(reach: &Reach) -> String {
+    let places: Vec<String> = reach.write.iter().map(|place| place.display().to_string()).collect();
+    format!(
+        "if it was the sandbox that refused: a command writes only below {} and in temporary directories, and does not \
+         read the daemon's state, configuration and keys, nor devices",
+        places.join(", ")
+    )
 }
 
 fn parse(input: &Value, limits: Limits) -> Result<(String, Duration), Report> {
@@ -175,12 +215,18 @@ pub(super) struct Running {
 }
 
 impl Running {
-    /// Starts a program in a directory, with the short environment. A fork waits until the program is loaded, a
+    /// Starts a program in a directory, with the short environment; with a reach, in a sandbox of its own. A fork waits until the program is loaded, a
     /// millisecond or more: that is done by a thread for waiting, so that no other call starts later for it.
     ///
     /// # Errors
     /// How the call ends that it was started for.
-    pub(super) async fn start(program: &str, arguments: &[&str], cwd: &Path, input: Stdio) -> Result<Running, Report> {
+    pub(super) async fn start(
+        program: &str,
+        arguments: &[&str],
+        cwd: &Path,
+        input: Stdio,
+        reach: Option<&Arc<Reach>>,
+    ) -> Result<Running, Report> {
         let directory = open::directory(cwd).map_err(|why| no_directory(&why))?;
         let mut shell = Process::command(program);
         shell
@@ -191,9 +237,16 @@ impl Running {
             .stdin(input)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
+        let reach = reach.cloned();
+        if reach.as_ref().is_some_and(|reach| home_is_hidden(reach)) {
+            shell.env("HOME", NO_HOME);
+        }
         // Nobody may be left to take it: then it is dropped, and what began with it ends.
         let started = tokio::task::spawn_blocking(move || {
-            let started = Process::start(&mut shell);
+            let sandbox = reach.map(|reach| Sandbox::new(&reach)).transpose();
+            let started = sandbox
+                .map_err(|error| io::Error::other(format!("its sandbox: {error}")))
+                .and_then(|sandbox| Process::start(&mut shell, sandbox));
             drop(directory);
             started
         });
@@ -230,6 +283,11 @@ impl Running {
     pub(super) async fn end(&mut self) -> Ended {
         self.process.end().await
     }
+}
+
+fn home_is_hidden(reach: &Reach) -> bool {
+    let home = std::env::var_os("HOME").map(PathBuf::from);
+    home.is_some_and(|home| reach.hidden.iter().any(|hidden| home.starts_with(hidden)))
 }
 
 fn no_directory(why: &NotOpened) -> Report {

@@ -83,7 +83,7 @@ async fn git(at: &Path, arguments: &[&str]) -> Result<String, NoTree> {
     // No hook, no pager, no editor of the repository runs for us.
     let ours = ["-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "--no-pager"];
     let all: Vec<&str> = ours.iter().copied().chain(arguments.iter().copied()).collect();
-    let started = Running::start("git", &all, at, Stdio::null()).await;
+    let started = Running::start("git", &all, at, Stdio::null(), None).await;
     let mut running = started.map_err(|_| wrong("git cannot be started there".to_owned()))?;
     let (_, stdout, stderr) = running.streams();
     let stdout = tokio::spawn(hear(stdout, SAID_BYTES_MAX));

@@ -25,6 +25,7 @@ mod model;
 mod outputs;
 mod plant;
 mod remedies;
+mod sandbox;
 mod skips;
 mod supervision;
 mod tools;

@@ -10,6 +10,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -265,7 +266,7 @@ fn a_reader_sees_the_old_file_or_the_new_one_and_never_a_part() {
 
 fn shell_at(cwd: &Path, input: Value) -> Result<Value, String> {
     let limits = shell::Limits { output_max: 1000, ..shell::Limits::default() };
-    done(&shell::SHELL, block(shell::run(&input, cwd, limits)))
+    done(&shell::SHELL, block(shell::run(&input, cwd, limits, &Arc::default())))
 }
 
 #[test]
@@ -369,10 +370,9 @@ fn a_call_that_is_dropped_takes_everything_with_it() {
     let command = format!("{AWAY}; until test -f pid; do :; done; echo $$ >told; sleep 600");
     let leader = block(async {
         let cwd = place.path.clone();
-        let call =
-            tokio::spawn(
-                async move { shell::run(&json!({ "command": command }), &cwd, shell::Limits::default()).await },
-            );
+        let call = tokio::spawn(async move {
+            shell::run(&json!({ "command": command }), &cwd, shell::Limits::default(), &Arc::default()).await
+        });
         // Opening the FIFO waits until the command has come so far.
         let told = place.at("told");
         let leader = tokio::task::spawn_blocking(move || fs::read_to_string(told)).await.unwrap().unwrap();

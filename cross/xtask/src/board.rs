@@ -17,6 +17,9 @@ const TOOLS: &str = include_str!("../../board-tools.txt");
 /// The largest stripped binary, in bytes: the boxes have small flash.
 const BINARY_MAX: u64 = 15 << 20;
 
+/// Where the list of crates lies in the binary.
+const AUDITABLE: &str = ".dep-v0";
+
 /// A board as its file says it.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Board {
@@ -139,7 +142,12 @@ pub(crate) fn build(places: &Places, name: &str) -> Result<ExitCode, String> {
 
 /// The program of this board, built and judged.
 pub(crate) fn made(places: &Places, board: &Board) -> Result<PathBuf, String> {
-    let binary = compiled(places, board, &["--bin", "interlock"])?;
+    made_with(places, board, &[])
+}
+
+/// The same, with settings of the profile that are not those of a release.
+pub(crate) fn made_with(places: &Places, board: &Board, profile: &[&str]) -> Result<PathBuf, String> {
+    let binary = compiled(places, board, &[&["--bin", "interlock"], profile].concat())?;
     runtime(places, board)?;
     for line in judged(board, &binary)? {
         println!("{line}");
@@ -153,21 +161,27 @@ pub(crate) fn compiled(places: &Places, board: &Board, what: &[&str]) -> Result<
     let tools =
         machine::environment(&places.target.join("board-tools"), TOOLS, "tools that link against an old glibc")?;
     let tools = tools.parent().ok_or("the tools have no folder")?;
+    let auditable = machine::cargo_tools(places, &["cargo-auditable"])?.join("cargo-auditable");
     let (major, minor) = board.glibc;
-    let mut cargo = Command::new(tools.join("cargo-zigbuild"));
+    // It puts the list of all crates into the binary, where scanners for weaknesses look for it.
+    let mut cargo = Command::new(auditable);
     cargo
         .current_dir(&places.root)
-        .args(["zigbuild", "--release"])
+        .args(["auditable", "zigbuild", "--locked", "--release"])
         .args(what)
         .args(["--target", &format!("{}.{major}.{minor}", board.target)])
         .env("CARGO_TARGET_DIR", board.place(places))
-        // zig stands in the folder of the tools.
-        .env("PATH", prefixed(tools)?)
-        .env_remove("RUSTFLAGS");
+        // zig and its wrapper stand in the folder of the tools.
+        .env("PATH", prefixed(tools)?);
+    let elsewhere = elsewhere(places, board)?;
+    let mut rust: Vec<String> = elsewhere.iter().map(|(from, to)| format!("--remap-path-prefix={from}={to}")).collect();
     if !board.cpu_features.is_empty() {
         let features: Vec<String> = board.cpu_features.iter().map(|feature| format!("+{feature}")).collect();
-        cargo.env("RUSTFLAGS", format!("-Ctarget-feature={}", features.join(",")));
+        rust.push(format!("-Ctarget-feature={}", features.join(",")));
     }
+    cargo.env("CARGO_ENCODED_RUSTFLAGS", rust.join("\u{1f}"));
+    let c: Vec<String> = elsewhere.iter().map(|(from, to)| format!("-ffile-prefix-map={from}={to}")).collect();
+    cargo.env("CFLAGS", c.join(" ")).env("SOURCE_DATE_EPOCH", "0");
     if board.foreign() {
         // rustup has no library for another processor where only a crate registry is reachable; Debian's compiler has.
         cargo.envs([("CARGO", "/usr/bin/cargo"), ("RUSTC", "/usr/bin/rustc"), ("RUSTDOC", "/usr/bin/rustdoc")]);
@@ -185,6 +199,21 @@ pub(crate) fn runtime(places: &Places, board: &Board) -> Result<PathBuf, String>
     Ok(place)
 }
 
+/// The folders whose names must not get into the binary, and what stands in their place: it shall be the same wherever it
+/// is built.
+fn elsewhere(places: &Places, board: &Board) -> Result<Vec<(String, &'static str)>, String> {
+    let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
+    let home = home.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cargo")));
+    let home = home.ok_or("neither CARGO_HOME nor HOME is set")?;
+    let text = |path: PathBuf| path.into_os_string().into_string().map_err(|path| format!("{path:?} is not UTF-8"));
+    // The last that fits counts: the target directory may lie in the tree.
+    Ok(vec![
+        (text(home)?, "/cargo"),
+        (text(places.root.clone())?, "/interlock"),
+        (text(board.place(places))?, "/target"),
+    ])
+}
+
 /// What the binary is, held against what the board allows.
 fn judged(board: &Board, binary: &Path) -> Result<Vec<String>, String> {
     let length = fs::metadata(binary).map_err(|e| format!("{}: {e}", binary.display()))?.len();
@@ -195,6 +224,10 @@ fn judged(board: &Board, binary: &Path) -> Result<Vec<String>, String> {
             "the binary asks for GLIBC_{}.{}; {} has {:?}",
             newest.0, newest.1, board.name, board.glibc
         ));
+    }
+    let sections = machine::said("readelf", &["--sections", "--wide", &binary.to_string_lossy()])?;
+    if !sections.contains(AUDITABLE) {
+        return Err(format!("{} has no section {AUDITABLE} with the list of its crates", binary.display()));
     }
     let mut said = vec![
         format!("{}: {} bytes ({:.1} MiB)", binary.display(), length, length as f64 / f64::from(1 << 20)),

@@ -11,6 +11,7 @@ mod image;
 mod machine;
 mod models;
 mod package;
+mod reproduce;
 mod runtime;
 mod steps;
 mod supply;
@@ -41,6 +42,8 @@ cargo xtask package --board NAME [--binary FILE]
 cargo xtask package-trial --board NAME [--binary FILE]
                                both packages installed, upgraded, removed and purged in a Debian of their own; lintian
 cargo xtask supply [--accept]  licences, sources and doubles of crates, and which hold unsafe code; a step of `test`
+cargo xtask reproduce --board NAME [--cheap]
+                               builds what is committed twice, in other places, and compares; --cheap: unoptimized
 cargo xtask setup              only set the machine up, for building and for testing";
 
 /// Where the tree and its build products lie.
@@ -79,6 +82,7 @@ fn main() -> ExitCode {
         "package" => package::package(&places, rest),
         "package-trial" => package::trial(&places, rest),
         "supply" => supply::run(&places, rest),
+        "reproduce" => reproduce::run(&places, rest),
         "setup" => machine::for_building().and_then(|()| machine::for_testing(&places).map(|_| ExitCode::SUCCESS)),
         "help" | "--help" | "-h" => {
             println!("{HELP}");

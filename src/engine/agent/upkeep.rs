@@ -5,12 +5,14 @@
 //! read. The check is the configuration's own command, like a hook: it is no tool of the model and asks nobody.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
 use interlock_domain::effect::report::Report;
 use interlock_domain::request::args::Digest;
 use serde_json::{Value, json};
 
+use crate::sys::sandbox::Reach;
 use crate::tool::shell::{self, Limits};
 
 /// The most entries that one look walks over: a tenth of a second on a slow disk. What lies beyond is not looked at, and
@@ -31,6 +33,8 @@ pub struct Check {
     pub command: String,
     /// How long it may take.
     pub timeout: Duration,
+    /// What it may reach: it runs what an agent wrote.
+    pub reach: Arc<Reach>,
 }
 
 /// What a check said, or what there is to say about it.
@@ -112,7 +116,7 @@ impl Upkeep {
 async fn run(check: &Check, cwd: &Path) -> Note {
     let input = json!({ "command": check.command, "timeout_s": check.timeout.as_secs() });
     let limits = Limits { output_max: OUTPUT_BYTES_MAX, ..Limits::default() };
-    let (exit, said) = match shell::run(&input, cwd, limits).await {
+    let (exit, said) = match shell::run(&input, cwd, limits, &check.reach).await {
         Report::Done(output) => {
             let stream = |name: &str| output[name]["text"].as_str().unwrap_or_default().trim().to_owned();
             let (out, err) = (stream("stdout"), stream("stderr"));
@@ -205,6 +209,7 @@ mod tests {
             paths: vec![source.clone()],
             command: command.to_owned(),
             timeout: Duration::from_secs(20),
+            reach: Arc::default(),
         };
         let checks =
             [check("wrong", "echo seen; echo bad >&2; touch src/made; exit 3"), check("long", "yes | head -c 100000")];
@@ -239,6 +244,7 @@ mod tests {
             paths: vec![dir.path().to_owned()],
             command: "true".to_owned(),
             timeout: Duration::from_secs(20),
+            reach: Arc::default(),
         };
         let kinds = |notes: Vec<Note>| notes.into_iter().map(|note| note.kind).collect::<Vec<_>>();
         // 21 entries with the directory: one too many, or just enough.

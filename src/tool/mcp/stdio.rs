@@ -88,7 +88,7 @@ impl Child {
             command.current_dir(cwd);
         }
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut process = Process::start(&mut command).map_err(|error| format!("{program}: {error}"))?;
+        let mut process = Process::start(&mut command, None).map_err(|error| format!("{program}: {error}"))?;
         let broken = |what: &str| format!("{program}: no {what}");
         let child = process.child();
         let pid = child.id();
