@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use super::chance::Chance;
+use super::disk;
 use super::plug::{Flushes, Lost, Plug};
 use super::trial::{self, Trial};
 use super::vm::Vm;
@@ -43,7 +44,9 @@ pub(super) fn run(trial: &Trial<'_>, cuts: u32) -> Result<(), String> {
 
 /// The same on a disk that lies: what this test is for must be noticed, or it proves nothing.
 pub(super) fn control(trial: &Trial<'_>) -> Result<(), String> {
-    match pulled(trial, CONTROL_CUTS, Flushes::Lied) {
+    let (start, _) = disk::place_of("data").ok_or("no data partition")?;
+    // In sectors of 512 bytes. The rest of the disk is honest, so that it is the evidence that is missing, not the box.
+    match pulled(trial, CONTROL_CUTS, Flushes::LiedFrom(start << 11)) {
         Ok(()) => Err(format!("{CONTROL_CUTS} cuts on a disk that keeps no flush, and nothing was noticed")),
         Err(why) => {
             println!("  noticed, as it must be: {}", why.lines().next().unwrap_or_default());

@@ -73,6 +73,8 @@ pub(super) fn update(trial: &Trial<'_>) -> Result<(), String> {
     println!("  {said}");
     again(&mut vm)?;
     vm.console_says("slot b is well", FALL_BACK_PATIENCE)?;
+    vm.answers()?;
+    trial::active(&mut vm)?;
     runs(&mut vm, "b", "next")?;
     println!("  a good update runs from slot b and is kept");
     drop(vm);
@@ -151,7 +153,6 @@ fn again(vm: &mut Vm) -> Result<(), String> {
 
 /// Which slot runs, and what it holds.
 fn runs(vm: &mut Vm, slot: &str, version: &str) -> Result<(), String> {
-    vm.answers()?;
     let said = vm.run(&format!("{SLOTS} status"))?;
     let line = said.lines().find(|line| line.starts_with(slot)).unwrap_or_default();
     if line.contains("runs, first") && line.contains(version) { Ok(()) } else { Err(format!("slot {slot}: {said}")) }
@@ -197,7 +198,7 @@ fn in_the_box(trial: &Trial<'_>) -> Result<(), String> {
     vm.run("systemctl stop interlock && mount -o remount,rw /var/lib/interlock && systemctl start interlock")?;
 
     vm.run("mount -t tmpfs tmpfs /usr/lib/interlock")?;
-    restarted(&mut vm, "ONNX Runtime")?;
+    restarted(&mut vm, "onnxruntime  not found")?;
     println!("  without ONNX Runtime: doctor says so, it supervises");
     Ok(())
 }

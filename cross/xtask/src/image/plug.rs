@@ -40,8 +40,8 @@ pub(super) struct Lost {
 pub(super) enum Flushes {
     /// What it says.
     Kept,
-    /// Nothing, and says that it did: nobody can keep a promise on such a disk.
-    Lied,
+    /// What it says only before this sector; behind it, it says so and does nothing. No promise can be kept there.
+    LiedFrom(u64),
 }
 
 /// The server of one life of the box.
@@ -196,7 +196,12 @@ impl Served {
     fn flushed(&mut self) -> io::Result<()> {
         match self.flushes {
             Flushes::Kept => self.flush(),
-            Flushes::Lied => Ok(()),
+            Flushes::LiedFrom(sector) => {
+                let behind = self.pending.split_off(&sector);
+                let done = self.flush();
+                self.pending.extend(behind);
+                done
+            }
         }
     }
 
@@ -264,6 +269,16 @@ mod tests {
         assert_eq!(on_disk(&served, 512, 1024), vec![0; 1024]);
         served.flush().expect("flushed");
         assert_eq!(on_disk(&served, 512, 1024), vec![7; 1024]);
+    }
+
+    #[test]
+    fn a_disk_that_lies_keeps_what_lies_before() {
+        let mut served = served("lies");
+        served.flushes = Flushes::LiedFrom(4);
+        served.write(0, &[9; 4096]).and_then(|()| served.flushed()).expect("flushed, it says");
+        assert_eq!(on_disk(&served, 0, 2048), vec![9; 2048]);
+        assert_eq!(on_disk(&served, 2048, 2048), vec![0; 2048]);
+        assert_eq!(served.pending.len(), 4);
     }
 
     #[test]

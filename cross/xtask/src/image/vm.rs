@@ -122,9 +122,9 @@ impl Vm {
         Ok(Vm { child, shell: BufReader::new(stream), serial, begun })
     }
 
-    /// Waits until the shell answers; gives back how long it took.
+    /// Waits until the shell answers for the first time in a start; gives back how long it took since the power came.
     pub(super) fn answers(&mut self) -> Result<Duration, String> {
-        let until = self.begun + START_PATIENCE;
+        let until = Instant::now() + START_PATIENCE;
         loop {
             let line = self.line(until)?;
             if line.contains("interlock-trial-shell") {
