@@ -177,6 +177,10 @@ fn give_up_capabilities() -> io::Result<()> {
     if unsafe { libc::syscall(libc::SYS_capget, &raw const header, data.as_mut_ptr()) } != 0 {
         return Err(io::Error::last_os_error());
     }
+    // The service has none to begin with, and its unit refuses the call that sets them.
+    if data.iter().all(|data| data.permitted == 0 && data.inheritable == 0) {
+        return Ok(());
+    }
     for (data, left) in data.iter_mut().zip([CAPABILITIES & 0xFFFF_FFFF, CAPABILITIES >> 32]) {
         // Each half of the mask has 32 bits.
         let left = u32::try_from(left).unwrap_or(0);
@@ -189,6 +193,10 @@ fn give_up_capabilities() -> io::Result<()> {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
+}
+
+fn passed_over(error: &io::Error) -> bool {
+    [io::ErrorKind::NotFound, io::ErrorKind::PermissionDenied].contains(&error.kind())
 }
 
 /// A ruleset that is being filled.
@@ -249,7 +257,13 @@ impl Rules {
             return self.rule(place, rights);
         }
         self.rule(place, READ_DIR)?;
-        for entry in fs::read_dir(place)? {
+        let entries = match fs::read_dir(place) {
+            Ok(entries) => entries,
+            // What we may not list, or what has gone, stays shut.
+            Err(error) if passed_over(&error) => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        for entry in entries {
             let entry = entry?;
             let path = entry.path();
             // What a link names is opened where it lies.
@@ -271,9 +285,7 @@ impl Rules {
         let opened = match opened {
             Ok(opened) => opened,
             // It has gone since it was listed, or is behind something that we may not enter ourselves.
-            Err(error) if [io::ErrorKind::NotFound, io::ErrorKind::PermissionDenied].contains(&error.kind()) => {
-                return Ok(());
-            }
+            Err(error) if passed_over(&error) => return Ok(()),
             Err(error) => return Err(error),
         };
         let kind = opened.metadata()?.file_type();

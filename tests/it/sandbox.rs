@@ -111,7 +111,8 @@ fn whoever_started_it_can_be_neither_signalled_nor_looked_into() {
     };
     check(format!("kill -0 {us}"));
     check(format!("cat /proc/{us}/environ"));
-    check(format!("ls /proc/{us}/fd/"));
+    check(format!("readlink /proc/{us}/fd/0"));
+    check(format!("ls /proc/{us}/root/"));
     // Its own children are its own.
     let (succeeded, said) = run(&Reach::default(), "sleep 60 & kill $!");
     assert!(succeeded, "{said}");

@@ -49,6 +49,13 @@ fn breaches(unit: &str) -> Vec<String> {
     must("Environment", &[]);
     must("NoNewPrivileges", &["yes"]);
     must("CapabilityBoundingSet", &[""]);
+    // Without these calls, the sandbox of commands would be missing under the service, and only there.
+    let calls = values(unit, "SystemCallFilter").join(" ");
+    for call in ["landlock_create_ruleset", "landlock_add_rule", "landlock_restrict_self"] {
+        if !calls.split(' ').any(|one| one == call) {
+            wrong.push(format!("{call} is refused"));
+        }
+    }
     let spent = seconds(unit, "RestartSec") * seconds(unit, "StartLimitBurst");
     if spent >= seconds(unit, "StartLimitIntervalSec") {
         wrong.push(format!("{spent} s of restarts never reach the start limit"));
@@ -70,6 +77,7 @@ fn the_unit_keeps_the_rules_of_restart_secrets_and_places() {
     };
     check("RestartSec=2\n", "RestartSec=12\n", "120 s of restarts never reach the start limit");
     check("RestartPreventExitStatus=78\n", "", "RestartPreventExitStatus is [], not [\"78\"]");
+    check(" landlock_add_rule", "", "landlock_add_rule is refused");
     check("User=", "EnvironmentFile=/etc/x\nUser=", "EnvironmentFile is [\"/etc/x\"], not []");
 }
 

@@ -203,6 +203,8 @@ fn library(facts: &Facts) -> Line {
 
 fn session(running: &Result<Running, String>) -> Line {
     let refused = |why: &str| {
+        // One line, whatever a library said.
+        let why = why.split_whitespace().collect::<Vec<_>>().join(" ");
         line("npu-session", Verdict::Bad, format_args!("refused: {why}"), format_args!("被拒绝：{why}"))
             .advise("the daemon goes on on the CPU; mend the lines above first", "守护进程将使用 CPU；请先处理以上各项")
     };
