@@ -5,6 +5,7 @@
 
 mod agent;
 mod commands;
+mod console;
 mod learning;
 mod mcp;
 pub mod model;
@@ -41,6 +42,7 @@ use crate::engine::listener::Listener;
 use crate::engine::log::Log;
 use crate::engine::mediator::{Owner, Parts};
 use crate::engine::own::Own;
+use crate::engine::people::{KeptPerson, People};
 use crate::engine::resolver;
 use crate::engine::servers;
 use crate::engine::supervisor::{self, Supervisor, Vital, Watchdog};
@@ -75,6 +77,8 @@ pub struct Places {
     pub state: PathBuf,
     /// The control socket.
     pub socket: PathBuf,
+    /// The checks of the machine, for the console: of this state directory and this socket; true for Chinese.
+    pub health: fn(&Path, &Path, bool) -> Vec<Value>,
 }
 
 /// Why there is no daemon.
@@ -172,7 +176,8 @@ pub fn run(places: Places) -> Result<(), BootError> {
     };
     let (state, numbers, not_kept) = State::open_or_remember(&places.state, clock::wall(), begin)?;
     let learned = learned(&state)?;
-    let remembered = Remembered { approved: state.approved_tools()?, tasks: state.kept_tasks()? };
+    let remembered =
+        Remembered { approved: state.approved_tools()?, tasks: state.kept_tasks()?, people: state.kept_people()? };
     let (keeper, keeper_thread) = keeper::start(state).map_err(|error| BootError::Other(error.into()))?;
     let writer = opened.store.writer();
     own::note_previous(&writer, opened.previous_ended, opened.previous_head);
@@ -306,6 +311,7 @@ struct Made {
 struct Remembered {
     approved: BTreeMap<(String, String), String>,
     tasks: Vec<KeptTask>,
+    people: Vec<KeptPerson>,
 }
 
 async fn serve(made: Made) -> Result<(), BootError> {
@@ -444,6 +450,10 @@ async fn serve(made: Made) -> Result<(), BootError> {
         voice_running.push(tokio::spawn(wyoming::serve_unix(listening, listener.clone(), stopped.clone())));
     }
     let voice_socket = config.wyoming_socket.clone();
+    let (rules_sender, rules) = watch::channel(Arc::clone(&config.rules));
+    let console_settings = console::settings(&config, &places, rules)?;
+    let console_listener = console::listen(&config).await?;
+    let console_address = console_listener.as_ref().and_then(|listener| listener.local_addr().ok());
     let socket =
         control::bind(&places.socket).map_err(|error| BootError::Socket { path: places.socket.clone(), error })?;
     let (reload, mut reloads) = mpsc::channel(1);
@@ -454,6 +464,7 @@ async fn serve(made: Made) -> Result<(), BootError> {
         workflows,
         learner: learner.clone(),
         log,
+        people: People::new(keeper.clone(), writer.clone(), remembered.people),
         mcp: Arc::clone(&core),
         models,
         servers: servers.clone(),
@@ -461,10 +472,13 @@ async fn serve(made: Made) -> Result<(), BootError> {
             &places,
             mcp_url(&core, mcp_address),
             wyoming_address,
+            console::url(&config, console_address),
             plant.as_ref().map(|plant| plant.address),
         ),
         reload,
     });
+    let console_running = console_listener
+        .map(|listener| console::start(listener, Arc::clone(&context), console_settings, stopped.clone()));
     let control_running = tokio::spawn(control::serve(socket, context, stopped));
     let mut reloader = reload::Reloader {
         places: places.clone(),
@@ -480,6 +494,7 @@ async fn serve(made: Made) -> Result<(), BootError> {
         devices_sender,
         recipes_sender,
         profiles_sender,
+        rules_sender,
         mcp: Arc::clone(&core),
         plant: plant.as_ref().map(|plant| plant.devices.clone()),
     };
@@ -532,6 +547,9 @@ async fn serve(made: Made) -> Result<(), BootError> {
     let _ = stop.send(true);
     core.stop();
     control_running.await.ok();
+    if let Some(running) = console_running {
+        running.await.ok();
+    }
     for running in voice_running {
         running.await.ok();
     }
@@ -606,14 +624,20 @@ fn carry_signals(signals: Signals) -> Result<mpsc::Receiver<Signal>, BootError> 
     Ok(receiver)
 }
 
-fn status(places: &Places, mcp: Option<String>, wyoming: Option<SocketAddr>, plant: Option<SocketAddr>) -> Value {
+fn status(
+    places: &Places,
+    mcp: Option<String>,
+    wyoming: Option<SocketAddr>,
+    console: Option<String>,
+    plant: Option<SocketAddr>,
+) -> Value {
     json!({
         "pid": std::process::id(),
         "state": places.state.display().to_string(),
         "socket": places.socket.display().to_string(),
         "mcp": mcp,
         "wyoming": wyoming.map(|address| format!("tcp://{address}")),
-        "console": null,
+        "console": console,
         "plant": plant.map(|address| format!("tcp://{address}")),
         "version": env!("CARGO_PKG_VERSION"),
         "ready": true,

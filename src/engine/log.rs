@@ -7,9 +7,10 @@ use tokio::sync::Semaphore;
 
 use crate::record::Recorded;
 pub use crate::store::error::StoreError as Error;
-use crate::store::read;
 pub use crate::store::read::{Query, Stats};
+use crate::store::{read, verify};
 use interlock_domain::id::Seq;
+use serde_json::Value;
 
 /// Readings at once: each holds a connection and a thread for up to two seconds.
 const READERS_MAX: usize = 4;
@@ -50,6 +51,14 @@ impl Log {
     /// As [`Log::query`].
     pub async fn stats(&self) -> Result<Stats, Error> {
         self.with(read::stats).await
+    }
+
+    /// Holds the whole log against its hashes; takes as long as that takes, beside everything else.
+    ///
+    /// # Errors
+    /// When it cannot be opened at all. Damage is a verdict.
+    pub async fn verify(&self) -> Result<Value, Error> {
+        self.with(|state| verify::verify(state).map(|found| found.to_json())).await
     }
 
     async fn with<T: Send + 'static>(

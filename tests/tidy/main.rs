@@ -66,6 +66,8 @@ const MODULES: &[(&str, &[&str], &[&str])] = &[
             "engine::learner",
             "engine::listener",
             "engine::log",
+            "engine::keeper",
+            "engine::people",
             "engine::servers",
             "engine::tasks",
             "engine::workflow",
@@ -78,7 +80,13 @@ const MODULES: &[(&str, &[&str], &[&str])] = &[
     ),
     // Voice front ends: their peers are placed as those of the socket are.
     ("wyoming", &["engine::handle", "engine::listener", "sys::family", "sys::peer"], &["tokio"]),
-    ("console", &["record", "engine::handle"], &["tokio", "axum", "serde"]),
+    // What it shows and does are the verbs of the socket; its door knows names as the one for agents does. Closer to the
+    // wire than axum lets it be: heads and readers are waited for within bounds.
+    (
+        "console",
+        &["record", "control", "engine::log", "engine::people", "agents::front::door", "sys::clock"],
+        &["tokio", "tokio_rustls", "axum", "hyper", "hyper_util"],
+    ),
     ("export", &["record"], &["tokio", "serde"]),
     // Around them. `cli` has the offline verbs, which act without a daemon; `doctor` asks `sys` about this machine.
     ("config", &[], &["toml", "serde", "saphyr_parser"]),

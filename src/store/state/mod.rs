@@ -15,6 +15,7 @@ use super::read::percent;
 
 pub mod alarm;
 mod aside;
+pub mod console;
 pub mod learned;
 pub mod mcp;
 pub mod workflow;
@@ -77,6 +78,7 @@ INSERT INTO workflow_2 SELECT * FROM workflow;
 DROP TABLE workflow;
 ALTER TABLE workflow_2 RENAME TO workflow;
 ",
+    console::SCHEMA,
 ];
 
 /// Cleared alarms that are kept: enough for a shift
