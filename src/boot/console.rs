@@ -42,7 +42,6 @@ pub(super) fn settings(
     Ok(Settings {
         hosts: mcp::hosts(config.console.listen, &config.console.hosts),
         tls,
-        extra: None,
         health: Arc::new(move |zh| (places.health)(&places.state, &places.socket, zh)),
         rules,
     })

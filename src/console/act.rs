@@ -127,7 +127,7 @@ pub(super) async fn act(
     }
     args.insert("lang".to_owned(), asked.lang.word().into());
     // On its own: what a person said is carried out, also when the browser goes away.
-    let (context, user, verb) = (Arc::clone(&console.context), visit.person.name.clone(), *verb);
+    let (context, user, verb) = (Arc::clone(&console.context), visit.user(), *verb);
     let done = tokio::spawn(async move { Box::pin(tell(&context, &user, verb, &Value::Object(args))).await });
     let note = match timeout(DONE_WAIT, done).await {
         Ok(Ok(Ok(told))) => message(told),

@@ -8,19 +8,19 @@ use hyper::body::Incoming;
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{Method, Request, Response, StatusCode};
-use hyper_util::service::TowerToHyperService;
 
 use super::form::{Form, encoded};
 use super::html::Html;
 use super::page::{self, Lang};
-use super::visit::Visit;
 use super::{Console, act, live, pages};
 use crate::engine::people::{Person, Role};
 use crate::sys::clock;
 
-/// The cookies of the session and of the language.
-const SESSION: &str = "interlock_session";
+/// The cookie of the language.
 const LANG: &str = "interlock_lang";
+
+/// A page that fetches itself again says so: that is no sign of a person.
+const AGAIN: &str = "x-interlock-again";
 
 /// What a page may load and do: what comes from here, nothing inline, and nobody may put it into a frame.
 const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; \
@@ -36,6 +36,8 @@ pub(super) struct Asked {
     pub(super) query: Form,
     pub(super) lang: Lang,
     pub(super) from: IpAddr,
+    /// The browser asks by itself, because something changed.
+    pub(super) by_itself: bool,
     /// Path and query: where to come back to.
     pub(super) place: String,
 }
@@ -98,7 +100,8 @@ impl Console {
         let lang = cookies.get(LANG).and_then(Lang::of_word).unwrap_or_else(|| Lang::accepted(&parts.headers));
         let place = parts.uri.path_and_query().map_or("/", |place| place.as_str()).to_owned();
         let path = parts.uri.path().to_owned();
-        let asked = Asked { method: parts.method.clone(), path, query, lang, from, place };
+        let by_itself = path == "/events" || parts.headers.contains_key(AGAIN);
+        let asked = Asked { method: parts.method.clone(), path, query, lang, from, by_itself, place };
         match (&asked.method, asked.path.as_str()) {
             (&Method::GET, "/console.css") => return asset("text/css; charset=utf-8", STYLE),
             (&Method::GET, "/live.js") => return asset("text/javascript; charset=utf-8", SCRIPT),
@@ -107,11 +110,9 @@ impl Console {
             (&Method::POST, "/login") => return self.login(&asked, &parts.headers, body).await,
             _ => {}
         }
-        let visit =
-            cookies.get(SESSION).and_then(|cookie| self.sessions.find(cookie, &self.context.people, clock::now()));
-        if asked.path == "/metrics" {
-            return self.metrics(parts, visit, from).await;
-        }
+        let visit = cookies
+            .get(&self.cookie())
+            .and_then(|cookie| self.sessions.find(cookie, &self.context.people, clock::now(), !asked.by_itself));
         let Some(visit) = visit else {
             let wants_page = parts.headers.get(header::ACCEPT).and_then(|value| value.to_str().ok());
             return match wants_page {
@@ -154,8 +155,15 @@ impl Console {
         };
         let secure = if self.settings.tls.is_some() { "; Secure" } else { "" };
         let mut response = redirect(form.get("back").filter(|back| is_here(back)).unwrap_or("/"));
-        set_cookie(&mut response, &format!("{SESSION}={cookie}; Path=/; HttpOnly; SameSite=Strict{secure}"));
+        let name = self.cookie();
+        set_cookie(&mut response, &format!("{name}={cookie}; Path=/; HttpOnly; SameSite=Strict{secure}"));
         response
+    }
+
+    /// The name of the session's cookie. Browsers keep cookies by host and not by port, so that another console of the
+    /// same machine would put ours out.
+    fn cookie(&self) -> String {
+        format!("interlock_session_{}", self.address.port())
     }
 
     /// The holder of a token, unless too many wrong ones came from there.
@@ -170,25 +178,6 @@ impl Console {
             tracing::warn!(%from, "console: a token that is not known");
         }
         person
-    }
-
-    /// For a program with the token of a person who may read, or for whoever is logged in.
-    async fn metrics(&self, parts: Parts, visit: Option<Visit>, from: IpAddr) -> Response<Body> {
-        let bearer = one(&parts.headers, &header::AUTHORIZATION).ok().flatten();
-        let bearer = bearer.and_then(|value| value.strip_prefix("Bearer "));
-        let may = visit.is_some() || bearer.and_then(|token| self.known(token.trim(), from)).is_some();
-        match &self.settings.extra {
-            _ if !may => unauthorized(),
-            None => plain(StatusCode::NOT_FOUND, "there are no metrics"),
-            Some(extra) => {
-                use hyper::service::Service as _;
-                let answered = TowerToHyperService::new(extra.clone()).call(Request::from_parts(parts, Body::empty()));
-                match answered.await {
-                    Ok(response) => response,
-                    Err(never) => match never {},
-                }
-            }
-        }
     }
 }
 
@@ -207,8 +196,11 @@ struct Cookies<'a>(&'a HeaderMap);
 impl<'a> Cookies<'a> {
     fn get(&self, name: &str) -> Option<&'a str> {
         let lines = self.0.get_all(header::COOKIE).iter().filter_map(|line| line.to_str().ok());
-        let mut pairs = lines.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));
-        pairs.find(|(known, _)| *known == name).map(|(_, value)| value)
+        let pairs = lines.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));
+        let mut values = pairs.filter(|(known, _)| *known == name).map(|(_, value)| value);
+        // Of two, one was put there by somebody else.
+        let first = values.next();
+        first.filter(|_| values.next().is_none())
     }
 }
 

@@ -20,7 +20,7 @@
     isBusy = true;
     isLate = false;
     try {
-      const answer = await fetch(location.href, { redirect: "manual", headers: { Accept: "text/html" } });
+      const answer = await fetch(location.href, { redirect: "manual", headers: { Accept: "text/html", "X-Interlock-Again": "1" } });
       if (answer.type === "opaqueredirect" || answer.status === 401) {
         location.reload();
         return;

@@ -21,7 +21,6 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use axum::Router;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -62,8 +61,6 @@ pub struct Settings {
     pub hosts: Hosts,
     /// Speaks TLS, where others than this machine can reach us.
     pub tls: Option<TlsAcceptor>,
-    /// What else is served here, to whoever may read: `/metrics`.
-    pub extra: Option<Router>,
     /// The checks of the machine.
     pub health: Health,
     /// The rules that are in force.
@@ -80,6 +77,8 @@ struct Console {
     tries: visit::Tries,
     live: live::Live,
     beats: beats::Beats,
+    // Looked at by each page with values; nobody waits while holding it.
+    readings: pages::devices::Readings,
     // Written when a verification begins and ends; nobody waits while holding it.
     verification: Mutex<pages::evidence::Verification>,
 }
@@ -106,6 +105,7 @@ pub async fn serve(
         tries: visit::Tries::default(),
         live: live::Live::default(),
         beats: beats::Beats::default(),
+        readings: Mutex::default(),
         verification: Mutex::default(),
     });
     let watching = tokio::spawn(live::watch(Arc::clone(&console)));

@@ -16,7 +16,7 @@ use crate::engine::people::{People, Person, secret};
 /// Sessions of all people at once.
 const SESSIONS_MAX: usize = 256;
 
-/// How long a session lasts without a request. A page that is open asks for news of its own accord.
+/// How long a session lasts without a request of a person; what an open page asks by itself does not count.
 const IDLE_MAX: Duration = Duration::from_secs(30 * 60);
 
 /// How long a session lasts at most: a shift.
@@ -37,6 +37,13 @@ pub(super) struct Visit {
     pub(super) csrf: Arc<str>,
     /// The name in the table; not the cookie.
     key: Arc<str>,
+}
+
+impl Visit {
+    /// The person as evidence names them: nobody of the machine itself has such a name.
+    pub(super) fn user(&self) -> String {
+        format!("{}@console", self.person.name)
+    }
 }
 
 /// What is told on the next page.
@@ -82,7 +89,8 @@ impl Sessions {
     }
 
     /// Whose cookie it is, while the session lasts and its person is let in.
-    pub(super) fn find(&self, cookie: &str, people: &People, now: Tick) -> Option<Visit> {
+    /// `counts` says whether a person asked: a page that is open does not keep its session alive.
+    pub(super) fn find(&self, cookie: &str, people: &People, now: Tick, counts: bool) -> Option<Visit> {
         let mut table = self.table();
         table.retain(|_, session| lasts(session, now) && people.lets_in(&session.visit.person));
         // All are compared, each in full.
@@ -93,7 +101,9 @@ impl Sessions {
         let found =
             table.values_mut().fold(None, |found, session| if same(&session.cookie) { Some(session) } else { found });
         found.map(|session| {
-            session.used = now;
+            if counts {
+                session.used = now;
+            }
             session.visit.clone()
         })
     }

@@ -46,6 +46,7 @@ pub(super) async fn revoke(context: &Context, user: &str, args: &Args<'_>) -> An
 fn trouble(error: &NotChanged) -> Trouble {
     let (kind, hint) = match error {
         NotChanged::Name(_) => (Kind::Usage, None),
+        NotChanged::Known(_) => (Kind::NotSo, Some("interlock console token revoke NAME, then add it again")),
         NotChanged::Full => (Kind::NotSo, Some("interlock console token list; revoke those that are not needed")),
         NotChanged::Nobody(_) => (Kind::NotFound, Some("interlock console token list")),
         NotChanged::NoRandom => (Kind::Bug, None),

@@ -84,6 +84,9 @@ pub enum NotChanged {
     /// The name is no name.
     #[error("{0:?} is no name: 1 to {NAME_LEN_MAX} letters, digits, _ - or .")]
     Name(String),
+    /// A second token for the same name would put out the first without a word.
+    #[error("somebody is called {0:?} already")]
+    Known(String),
     /// There is no room.
     #[error("{PEOPLE_MAX} people are known, and there is room for no more")]
     Full,
@@ -152,7 +155,10 @@ impl People {
             return Err(NotChanged::Name(name.to_owned()));
         }
         let known = self.all();
-        if known.len() >= PEOPLE_MAX && !known.iter().any(|person| person.name == name) {
+        if known.iter().any(|person| person.name == name) {
+            return Err(NotChanged::Known(name.to_owned()));
+        }
+        if known.len() >= PEOPLE_MAX {
             return Err(NotChanged::Full);
         }
         let token = secret().ok_or(NotChanged::NoRandom)?;
@@ -173,6 +179,10 @@ impl People {
     /// # Errors
     /// [`NotChanged`].
     pub async fn revoke(&self, name: &str, by: &str) -> Result<(), NotChanged> {
+        // Out of memory first: who is taken out is out, also when the disk takes no word of it. Then they are in again
+        // after a restart, and the error says that it was not written.
+        let left: Arc<[Person]> = self.all().iter().filter(|person| person.name != name).cloned().collect();
+        self.known.send_replace(left);
         let gone = name.to_owned();
         if !self.change(move |state| state.forget_person(&gone)).await? {
             return Err(NotChanged::Nobody(name.to_owned()));

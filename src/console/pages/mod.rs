@@ -1,6 +1,6 @@
 //! The pages, one file each. Each asks the verbs of the control socket and shows what they say.
 
-mod devices;
+pub(super) mod devices;
 pub(super) mod evidence;
 mod health;
 mod overview;
@@ -43,7 +43,7 @@ impl View<'_> {
     /// The rows that a verb gives.
     async fn rows(&self, verb: &str, mut args: Value) -> Result<Vec<Value>, Trouble> {
         args["lang"] = self.asked.lang.word().into();
-        match Box::pin(tell(&self.console.context, &self.visit.person.name, verb, &args)).await? {
+        match Box::pin(tell(&self.console.context, &self.visit.user(), verb, &args)).await? {
             Told::Many(rows) => Ok(rows),
             Told::One(row) => Ok(vec![row]),
         }

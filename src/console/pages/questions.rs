@@ -1,6 +1,7 @@
 //! Questions that wait for a person: exactly what would happen, and the ways to answer.
 
 use std::fmt::Write as _;
+use std::sync::Arc;
 
 use serde_json::Value;
 
@@ -24,11 +25,11 @@ pub(super) async fn page(view: &View<'_>) -> Made {
 
 /// The points of the plant as they are now, where a question is about a device. That they cannot be had is no reason
 /// not to show the question.
-pub(super) async fn points(view: &View<'_>, waiting: &[Value]) -> Vec<Value> {
+pub(super) async fn points(view: &View<'_>, waiting: &[Value]) -> Arc<[Value]> {
     if waiting.iter().any(|question| question["tool"] == "device") {
-        return super::devices::points(view).await.unwrap_or_default();
+        return super::devices::points(view, super::devices::FRESH).await.unwrap_or_else(|_| Arc::default());
     }
-    Vec::new()
+    Arc::default()
 }
 
 /// One question. What somebody else wrote stands in it as text.
@@ -75,7 +76,7 @@ fn now(points: &[Value], device: &str) -> String {
     let mut text = String::new();
     for point in points.iter().filter(|point| point["device"] == device).take(12) {
         let sign = if text.is_empty() { "" } else { " · " };
-        let unit = point["unit_of_measure"].as_str().unwrap_or_default();
+        let unit = point["measure"].as_str().unwrap_or_default();
         let _ = write!(text, "{sign}{} {}{unit}", shown(point, "point"), shown(point, "value"));
     }
     if text.is_empty() { "–".to_owned() } else { text }

@@ -1,5 +1,7 @@
 //! Who may open the console: a person's name, a role, and the digest of a token. The token itself is nowhere.
 
+use std::fmt;
+
 use interlock_domain::time::Wall;
 use rusqlite::params;
 use sha2::{Digest as _, Sha256};
@@ -19,7 +21,7 @@ CREATE TABLE console_person (
 ";
 
 /// A person as they are kept.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct KeptPerson {
     /// The name: in evidence, beside what they said.
     pub name: String,
@@ -31,6 +33,13 @@ pub struct KeptPerson {
     pub by: String,
     /// Since when.
     pub made: Wall,
+}
+
+// The digest is nobody's business, in a log least of all.
+impl fmt::Debug for KeptPerson {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KeptPerson").field("name", &self.name).field("role", &self.role).finish_non_exhaustive()
+    }
 }
 
 /// A secret that nobody guesses, as text; none when the system has no randomness to give.
@@ -48,14 +57,13 @@ pub fn digest(secret: &str) -> [u8; 32] {
 }
 
 impl State {
-    /// Keeps a person; one of the same name has the new role and the new token from now on.
+    /// Keeps a person.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// When it cannot be written, or the name is known.
     pub fn keep_person(&mut self, person: &KeptPerson) -> Result<(), StoreError> {
         self.transact(|transaction| {
-            let insert = "INSERT INTO console_person VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT (name) DO UPDATE SET \
-                          role = ?2, digest = ?3, by = ?4, made = ?5";
+            let insert = "INSERT INTO console_person VALUES (?1, ?2, ?3, ?4, ?5)";
             let KeptPerson { name, role, digest, by, made } = person;
             transaction.execute(insert, params![name, role, digest, by, made.0]).map(|_| ())
         })
