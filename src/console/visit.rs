@@ -58,7 +58,9 @@ struct Session {
     cookie: String,
     begun: Tick,
     used: Tick,
+    /// What is told on the next page, and what was told on the last one.
     note: Option<Note>,
+    told: Option<Note>,
 }
 
 /// The sessions.
@@ -84,7 +86,7 @@ impl Sessions {
                 table.remove(&oldest);
             }
         }
-        table.insert(key, Session { visit, cookie: cookie.clone(), begun: now, used: now, note: None });
+        table.insert(key, Session { visit, cookie: cookie.clone(), begun: now, used: now, note: None, told: None });
         Some(cookie)
     }
 
@@ -118,8 +120,16 @@ impl Sessions {
         }
     }
 
-    pub(super) fn take_note(&self, visit: &Visit) -> Option<Note> {
-        self.table().get_mut(&visit.key).and_then(|session| session.note.take())
+    /// What is to be told. It is told on one page, and stays there when that page fetches itself again: what was done is
+    /// often what changed.
+    pub(super) fn note_for(&self, visit: &Visit, by_itself: bool) -> Option<Note> {
+        let mut table = self.table();
+        let session = table.get_mut(&visit.key)?;
+        if by_itself {
+            return session.told.clone();
+        }
+        session.told = session.note.take();
+        session.told.clone()
     }
 }
 

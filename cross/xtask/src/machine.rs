@@ -39,6 +39,13 @@ const PYTHON: Need = Need {
     reason: "runs the independent Modbus and MCP clients of the tests",
 };
 
+const BROWSER: Need = Need {
+    program: "chromedriver",
+    probe: &["--version"],
+    packages: &["chromium", "chromium-driver"],
+    reason: "opens the console as a person does",
+};
+
 const NPM: Need = Need {
     program: "npm",
     probe: &["--version"],
@@ -124,6 +131,10 @@ pub(crate) fn for_training() -> Result<(), String> {
 /// What the tests need besides; gives back the Python interpreter that has the clients.
 pub(crate) fn for_testing(places: &Places) -> Result<PathBuf, String> {
     bring(&[PYTHON, UNIT_CHECKER])?;
+    // The tests that want it are skipped by name without it.
+    if let Err(why) = bring(&[BROWSER]) {
+        println!("set-up: no browser: {why}");
+    }
     let python = interpreter(places)?;
     model_runtime(places, &python);
     Ok(python)

@@ -75,7 +75,7 @@ pub(super) async fn show(console: &Arc<Console>, asked: &Asked, visit: &Visit) -
     };
     match made {
         Ok((title, main)) => {
-            let note = console.sessions.take_note(visit);
+            let note = console.sessions.note_for(visit, asked.by_itself);
             page::inside(asked, visit, note.as_ref(), &title, &main)
         }
         Err(trouble) => troubled(asked, visit, &trouble),

@@ -1,6 +1,7 @@
 //! The daemon as its users meet it: the binary, its socket, its plant, its evidence.
 mod agents;
 mod answers;
+mod browser;
 mod commands;
 mod console;
 mod crash;
