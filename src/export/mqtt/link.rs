@@ -47,9 +47,13 @@ const SILENCE_MAX: Duration = Duration::from_secs(40);
 /// The longest message that is taken from the broker, in bytes: it is told so, and holds back what is longer.
 const INCOMING_MAX: u32 = 256 * 1024;
 
-/// Orders under way at once, and in a second: a plant's system gives few, and a flood must not fill the log.
+/// Orders under way at once, and in a second: a plant's system gives few, though it may give them all at once, and a
+/// flood must not fill the log.
 const ORDERS_MAX: usize = 8;
 const ORDERS_PER_SECOND: u32 = 20;
+
+/// How long the end of the daemon waits until the broker has heard that the box goes.
+const PARTING: Duration = Duration::from_secs(1);
 
 /// The longest password that is read, in bytes.
 const PASSWORD_LEN_MAX: u64 = 4096;
@@ -76,6 +80,8 @@ enum Cargo {
     Rows(u64),
     /// Something that is told anew with each connection.
     Other,
+    /// That the box goes: nothing comes after it.
+    LastWord,
 }
 
 /// A connection.
@@ -127,7 +133,7 @@ impl Link<'_> {
         let mut pump = JoinSet::new();
         pump.spawn(carry(events, tell));
         let past = exporter.last();
-        let pace = Pace::new(exporter.settings.rate, Exporter::now());
+        let pace = Pace::even(exporter.settings.rate, Exporter::now());
         let mut link = Link {
             exporter,
             client,
@@ -140,7 +146,7 @@ impl Link<'_> {
             checkpoint: String::new(),
             unread: false,
             orders: JoinSet::new(),
-            order_pace: Pace::new(ORDERS_PER_SECOND, Exporter::now()),
+            order_pace: Pace::at_once(ORDERS_PER_SECOND, Exporter::now()),
         };
         link.run(heard).await
     }
@@ -185,7 +191,9 @@ impl Link<'_> {
                 }
             }
         }
-        self.part().await;
+        if connected {
+            self.part(&mut heard).await;
+        }
         Ok(())
     }
 
@@ -407,13 +415,31 @@ impl Link<'_> {
         Ok(())
     }
 
-    /// Says that the box goes, in order; a broker that does not hear it says it by itself.
-    async fn part(&mut self) {
+    /// Says that the box goes, in order. A broker that does not hear it within a moment says it by itself.
+    async fn part(&mut self, heard: &mut mpsc::Receiver<Heard>) {
+        let why = match tokio::time::timeout(PARTING, self.say_last(heard)).await {
+            Ok(Ok(())) => return,
+            Ok(Err(broken)) => broken.to_string(),
+            Err(_) => format!("no answer for {} s", PARTING.as_secs()),
+        };
+        tracing::warn!("the MQTT broker has not taken the last word, and tells of the end by itself: {why}");
+    }
+
+    async fn say_last(&mut self, heard: &mut mpsc::Receiver<Heard>) -> Result<(), Broken> {
         let offline = message::state(&self.exporter.settings.device, false);
-        if self.publish(STATE, true, offline, Cargo::Other).is_ok() {
-            let _ = self.client.disconnect().await;
-            tokio::task::yield_now().await;
+        self.publish(STATE, true, offline, Cargo::LastWord)?;
+        while self.handed.iter().chain(self.numbered.values()).any(|cargo| *cargo == Cargo::LastWord) {
+            match heard.recv().await {
+                None => return Err(Broken::Library("its task ended".to_owned())),
+                // An order that comes now comes too late: nobody listens any more.
+                Some(Heard::Message(_)) => {}
+                Some(event) => self.hear(event)?,
+            }
         }
+        self.client.disconnect().await.map_err(|error| Broken::Library(error.to_string()))?;
+        // The broker hangs up on whoever has taken leave: that ends the task.
+        while heard.recv().await.is_some() {}
+        Ok(())
     }
 }
 

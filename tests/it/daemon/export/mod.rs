@@ -10,10 +10,11 @@ use interlock::record::{Row, Stamp, TimeQuality};
 use interlock::store::queue::Entry;
 use interlock::store::{Limits, Settings, Store};
 use interlock_domain::time::{Tick, Wall};
+use nix::sys::signal::Signal;
 use serde_json::json;
 
 use super::Home;
-use broker::{Broker, Cable, Receiver, free_port, mosquitto};
+use broker::{Broker, Cable, Inbox, Receiver, free_port, mosquitto};
 
 /// H6-048: so many rows, cuts of the link, kills of the daemon and restarts of the broker.
 const ROWS: u64 = 10_000;
@@ -125,7 +126,7 @@ fn a_signed_head_lies_outside_and_the_broker_says_when_the_box_is_gone() {
     if mosquitto().is_none() {
         return skipped("a_signed_head_lies_outside_and_the_broker_says_when_the_box_is_gone");
     }
-    let broker = Broker::start("");
+    let broker = Broker::start("log_type all");
     let home = Home::new();
     seed(&home.path("state"), 200);
     let path = config(&home, broker.port, "topic = \"hall/3\"");
@@ -136,13 +137,27 @@ fn a_signed_head_lies_outside_and_the_broker_says_when_the_box_is_gone() {
     receiver.until("the state", |inbox| inbox.messages.iter().any(|(_, text)| text.contains("\"online\"")));
     let home = daemon.kill();
     receiver.until("the broker's word", |inbox| inbox.messages.iter().any(|(_, text)| text.contains("\"offline\"")));
-    let daemon = home.start(Some(&path));
-    let (status, _home) = daemon.end();
-    assert!(status.success());
-    receiver.until("its own word", |inbox| {
+    let said = |inbox: &Inbox, word: &str| {
         let states = inbox.messages.iter().filter(|(topic, _)| topic == "hall/3/state");
-        states.filter(|(_, text)| text.contains("\"offline\"")).count() == 2
-    });
+        states.filter(|(_, text)| text.contains(word)).count()
+    };
+    let daemon = home.start(Some(&path));
+    // Who ends before the broker was reached has nothing to say to it.
+    receiver.until("the second life", |inbox| said(inbox, "\"online\"") == 2);
+    let (status, home) = daemon.end();
+    assert!(status.success());
+    receiver.until("its own word", |inbox| said(inbox, "\"offline\"") == 2);
+    // It took leave, so that the broker did not have to say it.
+    assert_eq!(broker.log().matches("Received DISCONNECT from").count(), 1, "{}", broker.log());
+
+    // A broker that hangs does not hold the end; it says what it was told to say when it comes to itself.
+    let daemon = home.start(Some(&path));
+    receiver.until("the third life", |inbox| said(inbox, "\"online\"") == 3);
+    broker.signal(Signal::SIGSTOP);
+    let (status, _home) = daemon.end();
+    broker.signal(Signal::SIGCONT);
+    assert!(status.success());
+    receiver.until("the last word", |inbox| said(inbox, "\"offline\"") >= 3);
 }
 
 #[test]
