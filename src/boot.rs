@@ -5,6 +5,7 @@
 
 mod agent;
 mod commands;
+mod console;
 mod export;
 mod learning;
 mod mcp;
@@ -43,6 +44,7 @@ use crate::engine::listener::Listener;
 use crate::engine::log::Log;
 use crate::engine::mediator::{Owner, Parts};
 use crate::engine::own::Own;
+use crate::engine::people::{KeptPerson, People};
 use crate::engine::resolver;
 use crate::engine::servers;
 use crate::engine::supervisor::{self, Supervisor, Vital, Watchdog};
@@ -77,6 +79,8 @@ pub struct Places {
     pub state: PathBuf,
     /// The control socket.
     pub socket: PathBuf,
+    /// The checks of the machine, for the console: of this state directory and this socket; true for Chinese.
+    pub health: fn(&Path, &Path, bool) -> Vec<Value>,
 }
 
 /// Why there is no daemon.
@@ -174,7 +178,8 @@ pub fn run(places: Places) -> Result<(), BootError> {
     };
     let (state, numbers, not_kept) = State::open_or_remember(&places.state, clock::wall(), begin)?;
     let learned = learned(&state)?;
-    let remembered = Remembered { approved: state.approved_tools()?, tasks: state.kept_tasks()? };
+    let remembered =
+        Remembered { approved: state.approved_tools()?, tasks: state.kept_tasks()?, people: state.kept_people()? };
     let (keeper, keeper_thread) = keeper::start(state).map_err(|error| BootError::Other(error.into()))?;
     let writer = opened.store.writer();
     own::note_previous(&writer, opened.previous_ended, opened.previous_head);
@@ -308,6 +313,7 @@ struct Made {
 struct Remembered {
     approved: BTreeMap<(String, String), String>,
     tasks: Vec<KeptTask>,
+    people: Vec<KeptPerson>,
 }
 
 async fn serve(made: Made) -> Result<(), BootError> {
@@ -462,6 +468,10 @@ async fn serve(made: Made) -> Result<(), BootError> {
         writer: writer.clone(),
     };
     let exports = export::start(&config, sources, measured).await?;
+    let (rules_sender, rules) = watch::channel(Arc::clone(&config.rules));
+    let console_settings = console::settings(&config, &places, rules)?;
+    let console_listener = console::listen(&config).await?;
+    let console_address = console_listener.as_ref().and_then(|listener| listener.local_addr().ok());
     let socket =
         control::bind(&places.socket).map_err(|error| BootError::Socket { path: places.socket.clone(), error })?;
     let (reload, mut reloads) = mpsc::channel(1);
@@ -472,6 +482,7 @@ async fn serve(made: Made) -> Result<(), BootError> {
         workflows,
         learner: learner.clone(),
         log,
+        people: People::new(keeper.clone(), writer.clone(), remembered.people),
         mcp: Arc::clone(&core),
         models,
         servers: servers.clone(),
@@ -479,12 +490,15 @@ async fn serve(made: Made) -> Result<(), BootError> {
             &places,
             mcp_url(&core, mcp_address),
             wyoming_address,
+            console::url(&config, console_address),
             plant.as_ref().map(|plant| plant.address),
             exports.metrics,
         ),
         mqtt: exports.mqtt.clone(),
         reload,
     });
+    let console_running = console_listener
+        .map(|listener| console::start(listener, Arc::clone(&context), console_settings, stopped.clone()));
     let control_running = tokio::spawn(control::serve(socket, context, stopped));
     let mut reloader = reload::Reloader {
         places: places.clone(),
@@ -500,6 +514,7 @@ async fn serve(made: Made) -> Result<(), BootError> {
         devices_sender,
         recipes_sender,
         profiles_sender,
+        rules_sender,
         mcp: Arc::clone(&core),
         plant: plant.as_ref().map(|plant| plant.devices.clone()),
     };
@@ -552,6 +567,9 @@ async fn serve(made: Made) -> Result<(), BootError> {
     let _ = stop.send(true);
     core.stop();
     control_running.await.ok();
+    if let Some(running) = console_running {
+        running.await.ok();
+    }
     for running in voice_running {
         running.await.ok();
     }
@@ -631,6 +649,7 @@ fn status(
     places: &Places,
     mcp: Option<String>,
     wyoming: Option<SocketAddr>,
+    console: Option<String>,
     plant: Option<SocketAddr>,
     metrics: Option<SocketAddr>,
 ) -> Value {
@@ -641,7 +660,7 @@ fn status(
         "socket": places.socket.display().to_string(),
         "mcp": mcp,
         "wyoming": wyoming.map(|address| format!("tcp://{address}")),
-        "console": null,
+        "console": console,
         "plant": plant.map(|address| format!("tcp://{address}")),
         "metrics": metrics.map(|address| format!("http://{address}/metrics")),
         "version": env!("CARGO_PKG_VERSION"),

@@ -47,7 +47,7 @@
 //! - [`tool`]: runs an order: device (Modbus), files, shell, HTTP, tools of the MCP servers behind us (`tool::mcp`, whose
 //!   place in the surface is `engine::servers`).
 //! - [`sys`]: what only the kernel can say or do; `unsafe` lives here.
-//! - [`control`]: the Unix socket. [`wyoming`]: voice front ends. [`agents`] and [`mcp`]: MCP in both eras. [`cli`]: verbs, hints, exit codes.
+//! - [`control`]: the Unix socket. [`wyoming`]: voice front ends. [`console`]: pages for people. [`agents`] and [`mcp`]: MCP in both eras. [`cli`]: verbs, hints, exit codes.
 //! - [`export`]: brokers are told what happens, out of the log and by its numbers.
 //! - [`config`]: TOML into checked settings, unknown keys refused. [`plant`]: the embedded simulator.
 //! - [`mod@bench`]: the figures of `interlock bench`.
@@ -87,6 +87,8 @@
 //!   sentences), so a row's number cannot be known before it is written. A receipt joins the two.
 //! - The tools that act on the daemon itself live in `engine::own`, not in `tool`: what they act on is owned there.
 //! - `control` hands `interlock mcp` to the front of `agents`: one socket, one rule about who may speak.
+//! - The console is one more surface over the verbs of `control`, told in the name of a person with a token; what `control`
+//!   can say, it shows, and it decides nothing.
 //! - The MCP front is hyper on raw JSON: no library serves both eras and their tasks.
 //! - The MCP client towards other servers is raw JSON too, on the same wire types. The plan said rmcp; measured in one
 //!   small program (stripped, fat LTO, `opt-level = "s"`), rmcp 3.11.0 brings it from 2.32 to 3.99 MB, its loop costs
@@ -106,6 +108,7 @@ pub mod bench;
 pub mod boot;
 pub mod cli;
 pub mod config;
+pub mod console;
 pub mod control;
 pub mod engine;
 pub mod export;

@@ -131,6 +131,8 @@ pub mod kind {
     pub const WAL_LARGE: &str = "wal_large";
     /// The state came from a backup; `detail` says which and when.
     pub const RESTORED: &str = "restored";
+    /// Somebody was let into the console, or is not any more; `to` says which, `detail` who, by whom and as what.
+    pub const CONSOLE_PERSON: &str = "console_person";
     /// The log was held against its hashes and its head after a start; `to` is the verdict.
     pub const VERIFIED: &str = "verified";
     /// A call ended. One that ended as unknown, with an effect to look at, stays open until it is resolved.

@@ -126,7 +126,7 @@ pub(super) fn access(config: &Config) -> Result<Access, ConfigError> {
 }
 
 /// The names that `Host` may say beside loopback's: those of the file, and the address that is listened on.
-fn hosts(listen: Option<SocketAddr>, named: &[String]) -> Hosts {
+pub(super) fn hosts(listen: Option<SocketAddr>, named: &[String]) -> Hosts {
     let own = listen.map(|address| address.ip()).filter(|ip| !ip.is_loopback() && !ip.is_unspecified());
     let own = own.map(|ip| if ip.is_ipv6() { format!("[{ip}]") } else { ip.to_string() });
     Hosts::new(named.iter().cloned().chain(own))
@@ -147,7 +147,8 @@ fn token(secret: &Secret) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-fn acceptor(certificate: &Path, key: &Path) -> Result<tokio_rustls::TlsAcceptor, String> {
+/// What speaks TLS with these files.
+pub(super) fn acceptor(certificate: &Path, key: &Path) -> Result<tokio_rustls::TlsAcceptor, String> {
     // Installed once for the process; whoever comes second finds it there.
     let _known = rustls::crypto::ring::default_provider().install_default();
     let chain: Result<Vec<_>, _> = CertificateDer::pem_file_iter(certificate)

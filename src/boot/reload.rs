@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use interlock_domain::device::table::Devices;
+use interlock_domain::gate::rule::Rules;
 use interlock_domain::surface::Surface;
 use serde_json::json;
 use tokio::sync::watch;
@@ -38,6 +39,7 @@ pub(super) struct Reloader {
     pub(super) devices_sender: watch::Sender<Arc<Devices>>,
     pub(super) recipes_sender: watch::Sender<Arc<Recipes>>,
     pub(super) profiles_sender: watch::Sender<Arc<Profiles>>,
+    pub(super) rules_sender: watch::Sender<Arc<Rules>>,
     pub(super) mcp: Arc<Core>,
     /// The devices of the embedded plant, while it runs.
     pub(super) plant: Option<Devices>,
@@ -99,6 +101,7 @@ impl Reloader {
         let _ = self.model_sender.send(model);
         let _ = self.devices_sender.send(Arc::clone(&devices));
         let _ = self.recipes_sender.send(Arc::clone(&config.recipes));
+        let _ = self.rules_sender.send(Arc::clone(&config.rules));
         let count = set.len();
         let busy = |error: crate::engine::learner::NotLearned| Trouble::new(Kind::Busy, error.to_string());
         self.learner.rebase(set.basis(devices)).await.map_err(busy)?;
@@ -126,6 +129,9 @@ impl Reloader {
         }
         if old.tls.is_some() != new.tls.is_some() {
             return Err(restart("whether MCP speaks TLS (tls-certificate, tls-key)"));
+        }
+        if self.config.console != config.console {
+            return Err(restart("console"));
         }
         if (self.config.wyoming_listen, &self.config.wyoming_socket) != (config.wyoming_listen, &config.wyoming_socket)
         {

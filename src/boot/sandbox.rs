@@ -36,7 +36,8 @@ fn secret_files(config: &Config) -> Vec<PathBuf> {
         secrets.extend(mqtt.tls.iter().filter_map(|tls| tls.certificate.as_ref()).map(|(_, key)| key));
     }
     let mut files: Vec<PathBuf> = secrets.into_iter().filter_map(file).collect();
-    files.extend(config.mcp.tls.as_ref().map(|tls| tls.key.clone()));
+    let certified = [config.mcp.tls.as_ref(), config.console.tls.as_ref()];
+    files.extend(certified.into_iter().flatten().map(|tls| tls.key.clone()));
     if let Some(Key::File(path)) = config.agent.as_ref().map(|agent| &agent.key) {
         files.push(path.clone());
     }

@@ -271,7 +271,12 @@ mod tests {
     #[test]
     fn what_was_moved_aside_stays_secret() {
         let state = tempfile::tempdir().unwrap();
-        let places = Places { config: None, state: state.path().to_owned(), socket: state.path().join("s") };
+        let places = Places {
+            config: None,
+            state: state.path().to_owned(),
+            socket: state.path().join("s"),
+            health: |_, _, _| Vec::new(),
+        };
         let settings = settings(&crate::config::load(None).unwrap(), &places);
         for folder in ["keys", "aside", "restore-new"] {
             let path = state.path().join(folder).display().to_string();

@@ -1,5 +1,6 @@
 //! What a person types: the verbs, their arguments and one worked example each.
 
+mod console;
 mod keep;
 mod record;
 mod understand;
@@ -8,6 +9,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+pub use console::{ConsoleVerb, RoleWord, TokenVerb};
 pub use keep::{BackupArgs, BundleArgs, ResetArgs, RestoreArgs};
 pub use record::{
     EffectsFrom, EffectsVerb, EvidenceFrom, EvidenceVerb, ExportFormat, TraceArgs, TraceFormat, WorkflowVerb,
@@ -67,6 +69,9 @@ pub enum Verb {
     /// Questions that wait for a person.
     #[command(subcommand)]
     Ask(AskVerb),
+    /// The console in a browser: where it is, and who may open it.
+    #[command(subcommand)]
+    Console(ConsoleVerb),
     /// What runs and where it listens.
     #[command(after_help = "Example:\n  interlock status --json")]
     Status(JsonArg),

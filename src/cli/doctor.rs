@@ -121,6 +121,12 @@ pub(super) fn doctor(args: &DoctorArgs, socket: Option<&Path>, out: &Out) -> Res
     }
 }
 
+/// The lines for whoever is not at the command line; true for Chinese.
+pub(super) fn health(state: &Path, socket: &Path, zh: bool) -> Vec<Value> {
+    let lang = if zh { Lang::Zh } else { Lang::En };
+    lines(&examine(state, socket, store::sqlite_version())).iter().map(|line| line.json(lang)).collect()
+}
+
 /// What was seen on this machine.
 #[derive(Debug, Clone)]
 pub struct Facts {

@@ -10,6 +10,7 @@ mod bench;
 mod check;
 mod client;
 mod commands;
+mod console;
 mod device;
 pub mod doctor;
 pub mod doctor_model;
@@ -83,6 +84,7 @@ fn verb(cli: &Cli, out: &Out) -> Result<ExitCode, CliError> {
         Verb::Match(args) => understand(args),
         Verb::Task(verb) => task::task(verb, client()?, out),
         Verb::Ask(verb) => ask::ask(verb, client()?, out),
+        Verb::Console(verb) => console::console(verb, client()?, out),
         Verb::Status(args) => status::status(args, client()?, out),
         Verb::Reload => status::reload(client()?, out),
         Verb::Evidence(verb) => evidence::evidence(verb, client, out),

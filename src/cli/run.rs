@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::args::RunArgs;
 use super::error::{CliError, Exit};
-use super::places;
+use super::{doctor, places};
 use crate::boot::{self, BootError};
 
 pub(super) fn run(args: &RunArgs, socket: Option<&Path>) -> Result<(), CliError> {
@@ -16,6 +16,7 @@ pub(super) fn run(args: &RunArgs, socket: Option<&Path>) -> Result<(), CliError>
         config: places::config(args.config.as_deref()),
         socket: places::daemon_socket(socket, &state),
         state,
+        health: doctor::health,
     };
     boot::run(places).map_err(|error| match error {
         BootError::Config(error) => error.into(),

@@ -15,6 +15,8 @@ pub(super) struct File {
     #[serde(default)]
     pub(super) mcp: super::mcp::Written,
     #[serde(default)]
+    pub(super) console: super::console::Written,
+    #[serde(default)]
     pub(super) ask: Ask,
     #[serde(default)]
     pub(super) safety: Safety,

@@ -211,27 +211,65 @@ struct WrittenOauth {
 }
 
 /// A mistake: where, what, and perhaps what to do.
-struct Wrong(Range<usize>, String, Option<&'static str>);
+pub(super) struct Wrong(Range<usize>, String, Option<&'static str>);
 
 impl Wrong {
-    fn at<T>(place: &Spanned<T>, fact: impl Into<String>) -> Wrong {
+    pub(super) fn at<T>(place: &Spanned<T>, fact: impl Into<String>) -> Wrong {
         Wrong(place.span(), fact.into(), None)
     }
 
-    fn hint(self, hint: &'static str) -> Wrong {
+    pub(super) fn hint(self, hint: &'static str) -> Wrong {
         Wrong(self.0, self.1, Some(hint))
     }
-}
 
-/// Checks `[mcp]`.
-pub(super) fn check(path: &Path, text: &str, written: &Written) -> Result<McpSettings, ConfigError> {
-    settings(written).map_err(|Wrong(span, fact, hint)| {
+    pub(super) fn of(self, path: &Path, text: &str) -> ConfigError {
+        let Wrong(span, fact, hint) = self;
         let error = ConfigError::at(path, text, span, fact);
         match hint {
             Some(hint) => error.hint(hint),
             None => error,
         }
-    })
+    }
+}
+
+/// Checks `[mcp]`.
+pub(super) fn check(path: &Path, text: &str, written: &Written) -> Result<McpSettings, ConfigError> {
+    settings(written).map_err(|wrong| wrong.of(path, text))
+}
+
+/// A certificate and its key: both, or neither.
+pub(super) fn tls(
+    certificate: Option<&Spanned<PathBuf>>,
+    key: Option<&Spanned<PathBuf>>,
+) -> Result<Option<Tls>, Wrong> {
+    match (certificate, key) {
+        (None, None) => Ok(None),
+        (Some(certificate), Some(key)) => {
+            Ok(Some(Tls { certificate: certificate.get_ref().clone(), key: key.get_ref().clone() }))
+        }
+        (Some(one), None) => Err(Wrong::at(one, "tls-certificate needs tls-key beside it")),
+        (None, Some(one)) => Err(Wrong::at(one, "tls-key needs tls-certificate beside it")),
+    }
+}
+
+/// The names by which others call this machine.
+pub(super) fn hosts(written: &[Spanned<String>]) -> Result<Vec<String>, Wrong> {
+    for host in written {
+        let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | ':' | '[' | ']');
+        if host.get_ref().is_empty() || !host.get_ref().chars().all(fits) {
+            return Err(Wrong::at(host, format!("{:?} is no host name", host.get_ref())));
+        }
+    }
+    Ok(written.iter().map(|host| host.get_ref().to_ascii_lowercase()).collect())
+}
+
+/// An address that others can reach is listened on with TLS only.
+pub(super) fn reachable(address: &Spanned<SocketAddr>, has_tls: bool, what: &str) -> Result<(), Wrong> {
+    if address.get_ref().ip().is_loopback() || has_tls {
+        return Ok(());
+    }
+    let fact = format!("{what} listens on loopback only; an address that others can reach needs TLS");
+    Err(Wrong::at(address, fact).hint("127.0.0.1:PORT, [::1]:PORT, or tls-certificate and tls-key"))
 }
 
 /// The servers of a plugin's manifest, which may say nothing else about MCP.
@@ -270,24 +308,11 @@ impl Server {
 
 fn settings(written: &Written) -> Result<McpSettings, Wrong> {
     let clients = clients(&written.client)?;
-    let tls = match (&written.tls_certificate, &written.tls_key) {
-        (None, None) => None,
-        (Some(certificate), Some(key)) => {
-            Some(Tls { certificate: certificate.get_ref().clone(), key: key.get_ref().clone() })
-        }
-        (Some(one), None) => return Err(Wrong::at(one, "tls-certificate needs tls-key beside it")),
-        (None, Some(one)) => return Err(Wrong::at(one, "tls-key needs tls-certificate beside it")),
-    };
-    for host in &written.hosts {
-        let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | ':' | '[' | ']');
-        if host.get_ref().is_empty() || !host.get_ref().chars().all(fits) {
-            return Err(Wrong::at(host, format!("{:?} is no host name", host.get_ref())));
-        }
-    }
+    let tls = tls(written.tls_certificate.as_ref(), written.tls_key.as_ref())?;
     Ok(McpSettings {
         listen: listen(written, tls.is_some(), clients.is_empty())?,
         tls,
-        hosts: written.hosts.iter().map(|host| host.get_ref().to_ascii_lowercase()).collect(),
+        hosts: hosts(&written.hosts)?,
         clients,
         servers: servers(&written.server)?,
     })
@@ -298,15 +323,10 @@ fn listen(written: &Written, has_tls: bool, is_open: bool) -> Result<Option<Sock
         return Ok(None);
     }
     let Some(address) = &written.listen else { return Ok(Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))) };
-    if !address.get_ref().ip().is_loopback() {
-        if !has_tls {
-            return Err(Wrong::at(address, "MCP listens on loopback only; an address that others can reach needs TLS")
-                .hint("127.0.0.1:PORT, [::1]:PORT, or tls-certificate and tls-key"));
-        }
-        if is_open {
-            return Err(Wrong::at(address, "an address that others can reach needs clients with tokens")
-                .hint("add a [[mcp.client]] with token-credential or token-file"));
-        }
+    reachable(address, has_tls, "MCP")?;
+    if !address.get_ref().ip().is_loopback() && is_open {
+        return Err(Wrong::at(address, "an address that others can reach needs clients with tokens")
+            .hint("add a [[mcp.client]] with token-credential or token-file"));
     }
     Ok(Some(*address.get_ref()))
 }

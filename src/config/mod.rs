@@ -5,6 +5,7 @@
 
 pub mod agent;
 pub mod commands;
+pub mod console;
 pub mod contract;
 pub mod device;
 mod error;
@@ -105,6 +106,8 @@ pub struct Config {
     pub contracts: Vec<Promise>,
     /// Agents, and the MCP servers behind us.
     pub mcp: mcp::McpSettings,
+    /// The operator's console.
+    pub console: console::Console,
     /// How long a `permit` or `confirm` question waits.
     pub ask_patience: Duration,
     /// How long an answer may follow its question by voice.
@@ -305,6 +308,7 @@ pub fn check(path: &Path, text: &str) -> Result<Config, ConfigError> {
         }
         mcp.servers.push(server.clone());
     }
+    let console = console::check(path, text, &file.console)?;
     let agent = agent::parse(text, path)?;
     Ok(Config {
         file: Some(path.to_owned()),
@@ -317,6 +321,7 @@ pub fn check(path: &Path, text: &str) -> Result<Config, ConfigError> {
             &contract::Names { aliases: &extensions.aliases, servers: &mcp.servers },
         )?,
         mcp,
+        console,
         ask_patience,
         dialogue_patience,
         confirm_protective: file.safety.confirm_protective.unwrap_or(false),

@@ -7,6 +7,7 @@ mod agent;
 mod ask;
 mod learn;
 mod lines;
+mod people;
 mod verbs;
 pub mod wire;
 
@@ -27,7 +28,7 @@ use tokio::task::JoinSet;
 use crate::sys::family::Descent;
 use crate::sys::peer::Peer;
 use lines::Read;
-pub use verbs::Context;
+pub use verbs::{Context, Told, tell};
 use wire::{Kind, LINE_LEN_MAX, Line, Request, Says, Trouble, VERSION};
 
 /// How many clients are served at once: people, front ends and MCP hosts of one box. The next one waits in the

@@ -12,13 +12,14 @@ use tokio::net::unix::OwnedWriteHalf;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::wire::{Kind, Request, Says, Trouble};
-use super::{ask, learn};
+use super::{ask, learn, people};
 use crate::agents::core::Core;
 use crate::engine::agent::Handle as Models;
 use crate::engine::handle::{Answered, Mediator, NotTaken, Wanted};
 use crate::engine::learner::Learner;
 use crate::engine::listener::{Lang, Listener, Reins, Said};
 use crate::engine::log::{Log, Query};
+use crate::engine::people::People;
 use crate::engine::servers::{self, NotLoggedIn, Servers};
 use crate::engine::tasks::{self, Tasks};
 use crate::engine::workflow::{self, Workflows};
@@ -41,6 +42,8 @@ pub struct Context {
     pub learner: Learner,
     /// The evidence log.
     pub log: Log,
+    /// Who may open the console.
+    pub people: People,
     /// MCP.
     pub mcp: Arc<Core>,
     /// Runs of the language model.
@@ -80,6 +83,15 @@ impl<'a> Lines<'a> {
 
 pub(super) type Answer1 = Result<Value, Trouble>;
 
+/// What a verb has to say.
+#[derive(Debug)]
+pub enum Told {
+    /// One value.
+    One(Value),
+    /// Several, in order.
+    Many(Vec<Value>),
+}
+
 /// Carries out one request and answers it. An error means that the client is gone.
 pub(super) async fn carry_out(
     context: &Context,
@@ -87,8 +99,20 @@ pub(super) async fn carry_out(
     request: Request,
     lines: &mut Lines<'_>,
 ) -> io::Result<()> {
-    let args = Args(&request.args);
-    let many = match request.verb.as_str() {
+    match tell(context, user, &request.verb, &request.args).await {
+        Ok(Told::One(value)) => lines.say(Says::Ok(value)).await,
+        Ok(Told::Many(items)) => lines.items(items).await,
+        Err(trouble) => lines.say(Says::Error(trouble)).await,
+    }
+}
+
+/// What a verb has to say to a user: the command line and the console ask here, and nothing is decided here.
+///
+/// # Errors
+/// Why it was not carried out.
+pub async fn tell(context: &Context, user: &str, verb: &str, args: &Value) -> Result<Told, Trouble> {
+    let args = Args(args);
+    let many = match verb {
         "task.list" => Some(task_list(context, &args).await),
         "ask.list" => Some(ask::list(context).await),
         "device.list" => Some(device_list(context, user, &args).await),
@@ -96,45 +120,48 @@ pub(super) async fn carry_out(
         "evidence.query" => Some(evidence_query(context, &args).await),
         "mcp.list" => Some(Ok(servers::rows(&context.servers))),
         "mcp.definitions" => Some(Ok(servers::definitions(&context.servers))),
+        "console.token.list" => Some(Ok(people::list(context))),
         _ => None,
     };
-    if let Some(many) = many {
-        return match many {
-            Ok(items) => lines.items(items).await,
-            Err(trouble) => lines.say(Says::Error(trouble)).await,
-        };
+    match many {
+        Some(many) => many.map(Told::Many),
+        None => one(context, user, verb, &args).await.map(Told::One),
     }
-    let one = match request.verb.as_str() {
-        "say" => say(context, user, &args).await,
-        "device.read" => device(context, user, &args, "read").await,
-        "device.write" => device(context, user, &args, "write").await,
-        "workflow" => workflow(context, user, &args).await,
-        "task.show" => task_show(context, &args).await,
-        "task.stop" => task_act(context, &args, TaskAct::Stop).await,
-        "task.pause" => task_act(context, &args, TaskAct::Pause).await,
-        "task.resume" => task_act(context, &args, TaskAct::Resume).await,
-        "task.restart" => task_act(context, &args, TaskAct::Restart).await,
-        "task.clean" => task_act(context, &args, TaskAct::Clean).await,
-        "ask.allow" => ask::answer(context, user, &args, Answer::Allow).await,
-        "ask.deny" => ask::answer(context, user, &args, Answer::Deny).await,
-        "workflow.close" => workflow_close(context, user, &args).await,
-        "ask.settle" => ask::settle(context, user, &args).await,
-        "learn.propose" => learn::propose(context, user, &args).await,
-        "learn.approve" => learn::approve(context, user, &args).await,
-        "learn.reject" => learn::reject(context, user, &args).await,
-        "learn.rollback" => learn::rollback(context, user, &args).await,
-        "mcp.approve" => mcp_approve(context, user, &args).await,
-        "mcp.login" => mcp_login(context, &args).await,
-        "mcp.logged-in" => mcp_logged_in(context, user, &args).await,
+}
+
+async fn one(context: &Context, user: &str, verb: &str, args: &Args<'_>) -> Answer1 {
+    match verb {
+        "say" => say(context, user, args).await,
+        "device.read" => device(context, user, args, "read").await,
+        "device.write" => device(context, user, args, "write").await,
+        "workflow" => workflow(context, user, args).await,
+        "task.show" => task_show(context, args).await,
+        "task.stop" => task_act(context, args, TaskAct::Stop).await,
+        "task.pause" => task_act(context, args, TaskAct::Pause).await,
+        "task.resume" => task_act(context, args, TaskAct::Resume).await,
+        "task.restart" => task_act(context, args, TaskAct::Restart).await,
+        "task.clean" => task_act(context, args, TaskAct::Clean).await,
+        "ask.allow" => ask::answer(context, user, args, Answer::Allow).await,
+        "ask.deny" => ask::answer(context, user, args, Answer::Deny).await,
+        "workflow.close" => workflow_close(context, user, args).await,
+        "ask.settle" => ask::settle(context, user, args).await,
+        "learn.propose" => learn::propose(context, user, args).await,
+        "learn.approve" => learn::approve(context, user, args).await,
+        "learn.reject" => learn::reject(context, user, args).await,
+        "learn.rollback" => learn::rollback(context, user, args).await,
+        "mcp.approve" => mcp_approve(context, user, args).await,
+        "mcp.login" => mcp_login(context, args).await,
+        "mcp.logged-in" => mcp_logged_in(context, user, args).await,
+        "console.token.add" => people::add(context, user, args).await,
+        "console.token.revoke" => people::revoke(context, user, args).await,
         "status" => Ok(status(context)),
         "reload" => reload(context).await,
-        "evidence.show" => evidence_show(context, &args).await,
+        "evidence.show" => evidence_show(context, args).await,
         "evidence.stats" => context.log.stats().await.map(|stats| stats.to_json()).map_err(|error| store(&error)),
         other => {
             Err(Trouble::new(Kind::Usage, format!("there is no verb {other:?}")).hint("interlock --help lists them"))
         }
-    };
-    lines.say(one.map_or_else(Says::Error, Says::Ok)).await
+    }
 }
 
 async fn mcp_approve(context: &Context, user: &str, args: &Args<'_>) -> Answer1 {

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use tokio::sync::Semaphore;
 
 use crate::record::Recorded;
-use crate::store::checkpoint;
 pub use crate::store::error::StoreError as Error;
 pub use crate::store::queue::{Acks, Health};
-use crate::store::read;
 pub use crate::store::read::{Query, Stats};
+use crate::store::{checkpoint, read, verify};
 use interlock_domain::id::Seq;
+use serde_json::Value;
 
 /// Readings at once: each holds a connection and a thread for up to two seconds.
 const READERS_MAX: usize = 4;
@@ -72,6 +72,14 @@ impl Log {
             checkpoint::newest(&evidence).map_err(|source| Error::Io { path: checkpoint::path(&evidence), source })
         };
         self.with(newest).await
+    }
+
+    /// Holds the whole log against its hashes; takes as long as that takes, beside everything else.
+    ///
+    /// # Errors
+    /// When it cannot be opened at all. Damage is a verdict.
+    pub async fn verify(&self) -> Result<Value, Error> {
+        self.with(|state| verify::verify(state).map(|found| found.to_json())).await
     }
 
     async fn with<T: Send + 'static>(

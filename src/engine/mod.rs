@@ -13,6 +13,7 @@ pub mod listener;
 pub mod log;
 pub mod mediator;
 pub mod own;
+pub mod people;
 pub mod resolver;
 pub mod servers;
 pub mod stamp;

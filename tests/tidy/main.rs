@@ -66,6 +66,8 @@ const MODULES: &[(&str, &[&str], &[&str])] = &[
             "engine::learner",
             "engine::listener",
             "engine::log",
+            "engine::keeper",
+            "engine::people",
             "engine::servers",
             "engine::tasks",
             "engine::workflow",
@@ -80,7 +82,13 @@ const MODULES: &[(&str, &[&str], &[&str])] = &[
     ),
     // Voice front ends: their peers are placed as those of the socket are.
     ("wyoming", &["engine::handle", "engine::listener", "sys::family", "sys::peer"], &["tokio"]),
-    ("console", &["record", "engine::handle"], &["tokio", "axum", "serde"]),
+    // What it shows and does are the verbs of the socket; its door knows names as the one for agents does. Closer to the
+    // wire than axum lets it be: heads and readers are waited for within bounds.
+    (
+        "console",
+        &["record", "control", "engine::log", "engine::people", "agents::front::door", "sys::clock"],
+        &["tokio", "tokio_rustls", "axum", "hyper", "hyper_util"],
+    ),
     // It reads the log beside the writer and keeps how far each receiver has come, both through their owners.
     // The figures are those that the owners publish, and the process's own.
     (

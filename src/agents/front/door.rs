@@ -127,7 +127,9 @@ impl Hosts {
         Hosts(names.into_iter().map(|name| name.to_ascii_lowercase()).collect())
     }
 
-    fn has(&self, authority: &str) -> bool {
+    /// Whether `host` or `host:port` is a name of this machine.
+    #[must_use]
+    pub fn has(&self, authority: &str) -> bool {
         let host = match authority.rsplit_once(':') {
             Some((host, port)) if port.parse::<u16>().is_ok() && (!host.contains(':') || host.ends_with(']')) => host,
             Some(_) | None => authority,

@@ -15,6 +15,7 @@ use super::read::percent;
 
 pub mod alarm;
 mod aside;
+pub mod console;
 pub mod export;
 pub mod learned;
 pub mod mcp;
@@ -79,6 +80,7 @@ DROP TABLE workflow;
 ALTER TABLE workflow_2 RENAME TO workflow;
 ",
     export::SCHEMA,
+    console::SCHEMA,
 ];
 
 /// Cleared alarms that are kept: enough for a shift

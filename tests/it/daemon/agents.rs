@@ -123,12 +123,14 @@ fn a_process_that_a_tool_started_cannot_approve_itself() {
     let daemon = Daemon::with("version = 1\n[policy]\nallow = [\"Bash\"]\n");
     let asked = daemon.say("合上一号断路器");
     let question = asked["question"].as_str().unwrap().to_owned();
-    let said = daemon.path("said");
+    // Where a command may write: beside the state it may not.
+    let elsewhere = tempfile::tempdir().unwrap();
+    let said = elsewhere.path().join("said");
     let binary = env!("CARGO_BIN_EXE_interlock");
     let socket = daemon.socket.display();
     let direct = format!("{binary} --socket {socket} ask allow {question}");
     // A double fork in a session of its own: its parent is gone, and it is still ours.
-    let script = daemon.path("fork.sh");
+    let script = elsewhere.path().join("fork.sh");
     let text = format!(
         "setsid sh -c '({binary} --socket {socket} ask allow {question} > {said} 2>&1; echo ended $? >> {said}) &' &\n\
          wait\nwhile ! grep -q ended {said} 2> /dev/null; do :; done\ncat {said}\n",

@@ -2,6 +2,7 @@
 mod agents;
 mod answers;
 mod commands;
+mod console;
 mod crash;
 mod effects;
 mod export;

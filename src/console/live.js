@@ -1,0 +1,50 @@
+// A page that hears that something changed fetches itself again and puts the new content in the place of the old.
+"use strict";
+(() => {
+  if (document.body.dataset.live !== "changed" || !window.EventSource) return;
+  let isBusy = false;
+  let isLate = false;
+  // What a person is about to write or to press is not taken away from under them.
+  const isInUse = (main) => {
+    const at = document.activeElement;
+    if (at && main.contains(at) && at.matches("input, textarea, select")) return true;
+    return Array.from(main.querySelectorAll("input")).some((field) => field.type !== "hidden" && field.value !== field.defaultValue);
+  };
+  const nameOf = (element) => element && (element.id || element.getAttribute("aria-label") || element.textContent.trim());
+  const refresh = async () => {
+    const main = document.querySelector("main");
+    if (isBusy || document.hidden || isInUse(main)) {
+      isLate = true;
+      return;
+    }
+    isBusy = true;
+    isLate = false;
+    try {
+      const answer = await fetch(location.href, { redirect: "manual", headers: { Accept: "text/html", "X-Interlock-Again": "1" } });
+      if (answer.type === "opaqueredirect" || answer.status === 401) {
+        location.reload();
+        return;
+      }
+      if (!answer.ok) return;
+      const fresh = new DOMParser().parseFromString(await answer.text(), "text/html").querySelector("main");
+      if (!fresh || isInUse(main)) {
+        isLate = true;
+        return;
+      }
+      const held = main.contains(document.activeElement) ? nameOf(document.activeElement) : null;
+      main.replaceWith(fresh);
+      if (held) {
+        const again = Array.from(fresh.querySelectorAll("a, button, [tabindex]")).find((element) => nameOf(element) === held);
+        if (again) again.focus({ preventScroll: true });
+      }
+    } catch {
+      isLate = true;
+    } finally {
+      isBusy = false;
+    }
+  };
+  const events = new EventSource("/events");
+  events.addEventListener("changed", refresh);
+  document.addEventListener("visibilitychange", () => { if (isLate) refresh(); });
+  document.addEventListener("focusout", () => setTimeout(() => { if (isLate) refresh(); }, 0));
+})();

@@ -1,0 +1,98 @@
+//! The pages, one file each. Each asks the verbs of the control socket and shows what they say.
+
+pub(super) mod devices;
+pub(super) mod evidence;
+mod health;
+mod overview;
+mod policy;
+mod questions;
+mod reviews;
+mod runs;
+mod tasks;
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use hyper::{Response, StatusCode};
+use serde_json::{Value, json};
+
+use super::Console;
+use super::act::troubled;
+use super::door::Asked;
+use super::html::Html;
+use super::page;
+use super::visit::Visit;
+use crate::control::wire::{Kind, Trouble};
+use crate::control::{Told, tell};
+
+/// A page that is being made: for whom, of what.
+pub(super) struct View<'a> {
+    pub(super) console: &'a Arc<Console>,
+    pub(super) asked: &'a Asked,
+    pub(super) visit: &'a Visit,
+}
+
+/// The title and what stands below it.
+type Made = Result<(String, Html), Trouble>;
+
+impl View<'_> {
+    pub(super) fn pick<'t>(&self, en: &'t str, zh: &'t str) -> &'t str {
+        self.asked.lang.pick(en, zh)
+    }
+
+    /// The rows that a verb gives.
+    async fn rows(&self, verb: &str, mut args: Value) -> Result<Vec<Value>, Trouble> {
+        args["lang"] = self.asked.lang.word().into();
+        match Box::pin(tell(&self.console.context, &self.visit.user(), verb, &args)).await? {
+            Told::Many(rows) => Ok(rows),
+            Told::One(row) => Ok(vec![row]),
+        }
+    }
+
+    /// The one thing that a verb gives.
+    async fn one(&self, verb: &str, args: Value) -> Result<Value, Trouble> {
+        Ok(self.rows(verb, args).await?.into_iter().next().unwrap_or_default())
+    }
+}
+
+/// Shows the page that a path names.
+pub(super) async fn show(console: &Arc<Console>, asked: &Asked, visit: &Visit) -> Response<Body> {
+    let view = View { console, asked, visit };
+    let path: Vec<&str> = asked.path.trim_matches('/').split('/').collect();
+    let made = match path.as_slice() {
+        [""] => overview::page(&view).await,
+        ["questions"] => questions::page(&view).await,
+        ["tasks"] => tasks::list(&view).await,
+        ["tasks", task] => tasks::one(&view, task).await,
+        ["devices"] => devices::page(&view).await,
+        ["reviews"] => reviews::page(&view).await,
+        ["runs", run] => runs::page(&view, run).await,
+        ["evidence"] => evidence::page(&view).await,
+        ["evidence", seq] => evidence::row(&view, seq).await,
+        ["policy"] => policy::page(&view).await,
+        ["health"] => health::page(&view).await,
+        _ => return not_found(asked, visit),
+    };
+    match made {
+        Ok((title, main)) => {
+            let note = console.sessions.take_note(visit);
+            page::inside(asked, visit, note.as_ref(), &title, &main)
+        }
+        Err(trouble) => troubled(asked, visit, &trouble),
+    }
+}
+
+/// There is no such page.
+pub(super) fn not_found(asked: &Asked, visit: &Visit) -> Response<Body> {
+    let message = asked.lang.pick("There is no such page.", "没有此页面。");
+    page::trouble(asked, visit, StatusCode::NOT_FOUND, message, None)
+}
+
+fn number(written: &str) -> Result<u64, Trouble> {
+    written.parse().map_err(|_| Trouble::new(Kind::Usage, format!("{written:?} is not a number")))
+}
+
+/// The arguments of a verb that takes none.
+fn nothing() -> Value {
+    json!({})
+}

@@ -1,0 +1,61 @@
+//! `console token …` on the socket: who may open the console, and as what.
+
+use serde_json::{Value, json};
+
+use super::verbs::{Answer1, Args, Context};
+use super::wire::{Kind, Trouble};
+use crate::engine::keeper::NotKept;
+use crate::engine::people::{NotChanged, Role};
+use crate::record::rfc3339;
+use interlock_domain::time::Wall;
+
+pub(super) fn list(context: &Context) -> Vec<Value> {
+    let people = context.people.all();
+    let row = |person: &crate::engine::people::Person| {
+        json!({
+            "name": person.name,
+            "role": person.role.word(),
+            "by": person.by(),
+            "since": rfc3339(Wall(person.made_ms())),
+        })
+    };
+    people.iter().map(row).collect()
+}
+
+pub(super) async fn add(context: &Context, user: &str, args: &Args<'_>) -> Answer1 {
+    let (name, word) = (args.need("name")?, args.need("role")?);
+    let role = Role::from_word(word).ok_or_else(|| {
+        let known: Vec<_> = Role::ALL.iter().map(|role| role.word()).collect();
+        Trouble::new(Kind::Usage, format!("there is no role {word:?}")).hint(format!("one of {}", known.join(", ")))
+    })?;
+    let token = context.people.add(name, role, user).await.map_err(|error| trouble(&error))?;
+    Ok(json!({ "name": name, "role": role.word(), "token": token, "console": context.status["console"] }))
+}
+
+pub(super) async fn revoke(context: &Context, user: &str, args: &Args<'_>) -> Answer1 {
+    let name = args.need("name")?;
+    context.people.revoke(name, user).await.map_err(|error| trouble(&error))?;
+    let message = if args.is_zh() {
+        format!("{name} 的令牌已作废，其会话已结束")
+    } else {
+        format!("the token of {name} is good for nothing any more; what was open with it is closed")
+    };
+    Ok(json!({ "name": name, "message": message }))
+}
+
+fn trouble(error: &NotChanged) -> Trouble {
+    let (kind, hint) = match error {
+        NotChanged::Name(_) => (Kind::Usage, None),
+        NotChanged::Known(_) => (Kind::NotSo, Some("interlock console token revoke NAME, then add it again")),
+        NotChanged::Full => (Kind::NotSo, Some("interlock console token list; revoke those that are not needed")),
+        NotChanged::Nobody(_) => (Kind::NotFound, Some("interlock console token list")),
+        NotChanged::NoRandom => (Kind::Bug, None),
+        NotChanged::NotKept(NotKept::Busy | NotKept::Stopping) => (Kind::Busy, None),
+        NotChanged::NotKept(NotKept::Store(_)) => (Kind::NotSo, Some("interlock doctor")),
+    };
+    let trouble = Trouble::new(kind, error.to_string());
+    match hint {
+        Some(hint) => trouble.hint(hint),
+        None => trouble,
+    }
+}

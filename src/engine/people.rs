@@ -1,0 +1,219 @@
+//! Owns who may open the console, and as what: changed in the state first, known here from then on, told in evidence.
+//!
+//! A token leaves this room once, to whoever makes it; what stays is its digest. Who is taken out is out at once: the
+//! surfaces look here at each request, and hear of every change.
+
+use std::sync::Arc;
+
+use thiserror::Error;
+use tokio::sync::watch;
+
+use super::keeper::{Keeper, NotKept};
+use crate::record::{Row, kind};
+use crate::store::queue::{Entry, Writer};
+use crate::store::state::State;
+use crate::store::state::console::digest;
+pub use crate::store::state::console::{KeptPerson, secret};
+use serde_json::json;
+
+/// People of one box: all shifts of a plant, and few enough to compare every token.
+pub const PEOPLE_MAX: usize = 128;
+
+/// Longest name, in characters.
+const NAME_LEN_MAX: usize = 64;
+
+/// What a person may do: each role may what stands before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Role {
+    /// Look.
+    Read,
+    /// Act on background tasks, and say no.
+    Operate,
+    /// Say yes.
+    Approve,
+}
+
+impl Role {
+    /// All of them.
+    pub const ALL: [Role; 3] = [Role::Read, Role::Operate, Role::Approve];
+
+    /// As it is written.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Role::Read => "read",
+            Role::Operate => "operate",
+            Role::Approve => "approve",
+        }
+    }
+
+    /// Reads [`Role::word`].
+    #[must_use]
+    pub fn from_word(word: &str) -> Option<Role> {
+        Role::ALL.into_iter().find(|role| role.word() == word)
+    }
+}
+
+/// Somebody who may open the console.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Person {
+    /// The name.
+    pub name: String,
+    /// What they may do.
+    pub role: Role,
+    kept: KeptPerson,
+}
+
+impl Person {
+    /// Who let them in.
+    #[must_use]
+    pub fn by(&self) -> &str {
+        &self.kept.by
+    }
+
+    /// Since when, in milliseconds after 1970.
+    #[must_use]
+    pub fn made_ms(&self) -> i64 {
+        self.kept.made.0
+    }
+}
+
+/// Why nobody was let in, or taken out.
+#[derive(Debug, Error)]
+pub enum NotChanged {
+    /// The name is no name.
+    #[error("{0:?} is no name: 1 to {NAME_LEN_MAX} letters, digits, _ - or .")]
+    Name(String),
+    /// A second token for the same name would put out the first without a word.
+    #[error("somebody is called {0:?} already")]
+    Known(String),
+    /// There is no room.
+    #[error("{PEOPLE_MAX} people are known, and there is room for no more")]
+    Full,
+    /// Nobody is called so.
+    #[error("nobody is called {0:?}")]
+    Nobody(String),
+    /// The system has no randomness to give.
+    #[error("the system has no randomness for a token")]
+    NoRandom,
+    /// What the state says.
+    #[error(transparent)]
+    NotKept(#[from] NotKept),
+}
+
+/// The way to them. Cheap to clone.
+#[derive(Clone)]
+pub struct People {
+    keeper: Keeper,
+    writer: Writer,
+    known: Arc<watch::Sender<Arc<[Person]>>>,
+}
+
+impl People {
+    /// With those whom the state knows.
+    #[must_use]
+    pub fn new(keeper: Keeper, writer: Writer, kept: Vec<KeptPerson>) -> People {
+        People { keeper, writer, known: Arc::new(watch::Sender::new(people(kept))) }
+    }
+
+    /// All of them, by name.
+    #[must_use]
+    pub fn all(&self) -> Arc<[Person]> {
+        Arc::clone(&self.known.borrow())
+    }
+
+    /// Changes with each of them.
+    #[must_use]
+    pub fn changes(&self) -> watch::Receiver<Arc<[Person]>> {
+        self.known.subscribe()
+    }
+
+    /// Whose token it is. All are compared, each in full: the time that it takes says nothing of how near a guess was.
+    #[must_use]
+    pub fn holder(&self, token: &str) -> Option<Person> {
+        let digest = digest(token);
+        let same = |kept: &[u8; 32]| kept.iter().zip(&digest).fold(0, |differs, (a, b)| differs | (a ^ b)) == 0;
+        let known = self.all();
+        let found =
+            known.iter().fold(None, |found, person| if same(&person.kept.digest) { Some(person) } else { found });
+        found.cloned()
+    }
+
+    /// The same person, with the same token and the same role, is still let in.
+    #[must_use]
+    pub fn lets_in(&self, person: &Person) -> bool {
+        self.known.borrow().contains(person)
+    }
+
+    /// Lets somebody in; gives the token, which is told nowhere else.
+    ///
+    /// # Errors
+    /// [`NotChanged`].
+    pub async fn add(&self, name: &str, role: Role, by: &str) -> Result<String, NotChanged> {
+        let fits = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.');
+        if name.is_empty() || name.chars().count() > NAME_LEN_MAX || !name.chars().all(fits) {
+            return Err(NotChanged::Name(name.to_owned()));
+        }
+        let known = self.all();
+        if known.iter().any(|person| person.name == name) {
+            return Err(NotChanged::Known(name.to_owned()));
+        }
+        if known.len() >= PEOPLE_MAX {
+            return Err(NotChanged::Full);
+        }
+        let token = secret().ok_or(NotChanged::NoRandom)?;
+        let person = KeptPerson {
+            name: name.to_owned(),
+            role: role.word().to_owned(),
+            digest: digest(&token),
+            by: by.to_owned(),
+            made: super::stamp::now().wall,
+        };
+        self.change(move |state| state.keep_person(&person)).await?;
+        self.note("added", name, Some(role), by);
+        Ok(token)
+    }
+
+    /// Takes somebody out, at once.
+    ///
+    /// # Errors
+    /// [`NotChanged`].
+    pub async fn revoke(&self, name: &str, by: &str) -> Result<(), NotChanged> {
+        // Out of memory first: who is taken out is out, also when the disk takes no word of it. Then they are in again
+        // after a restart, and the error says that it was not written.
+        let left: Arc<[Person]> = self.all().iter().filter(|person| person.name != name).cloned().collect();
+        self.known.send_replace(left);
+        let gone = name.to_owned();
+        if !self.change(move |state| state.forget_person(&gone)).await? {
+            return Err(NotChanged::Nobody(name.to_owned()));
+        }
+        self.note("revoked", name, None, by);
+        Ok(())
+    }
+
+    /// Changes the state, and what is known with it on the same thread: of two changes at once, the later one counts.
+    async fn change<T: Send + 'static>(
+        &self,
+        change: impl FnOnce(&mut State) -> Result<T, crate::store::error::StoreError> + Send + 'static,
+    ) -> Result<T, NotChanged> {
+        let known = Arc::clone(&self.known);
+        let changed = self.keeper.with(move |state| {
+            let changed = change(state)?;
+            known.send_replace(people(state.kept_people()?));
+            Ok(changed)
+        });
+        Ok(changed.await?)
+    }
+
+    fn note(&self, to: &'static str, name: &str, role: Option<Role>, by: &str) {
+        let row = Row { to: Some(to.into()), ..Row::new(super::stamp::now(), kind::CONSOLE_PERSON) };
+        let row = row.detailed(&json!({ "name": name, "role": role.map(Role::word), "by": by }));
+        self.writer.append_or_count(Entry::urgent(row));
+    }
+}
+
+/// A role that this build does not know lets nobody in.
+fn people(kept: Vec<KeptPerson>) -> Arc<[Person]> {
+    let person = |kept: KeptPerson| Some(Person { name: kept.name.clone(), role: Role::from_word(&kept.role)?, kept });
+    kept.into_iter().filter_map(person).collect()
+}
