@@ -1,6 +1,7 @@
 //! One connection to a broker, from CONNECT to its end.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
 
 use interlock_domain::id::Seq;
@@ -21,7 +22,7 @@ use super::super::outbox::{Gap, Missing};
 use super::super::pace::Pace;
 use super::super::told;
 use super::command::{self, answer_topic};
-use super::message::{self, CHECKPOINT, EVIDENCE, STATE};
+use super::message::{self, ALARMS, CHECKPOINT, EVIDENCE, STATE};
 use super::{Exporter, UPKEEP};
 use crate::engine::listener::{Declined, Lang, Said};
 use crate::engine::log::{Error, Query};
@@ -179,6 +180,7 @@ impl Link<'_> {
                     self.exporter.tell(connected);
                 }
                 Ok(()) = self.exporter.acks.changed() => self.exporter.tell(connected),
+                Ok(()) = self.exporter.notices.changed(), if connected => self.send_alarms()?,
                 Some(Ok(answer)) = self.orders.join_next() => self.answer(answer)?,
                 () = tokio::time::sleep_until(again), if pause.is_some() => {}
                 () = tokio::time::sleep_until(silent_at) => return Err(Broken::Silent),
@@ -206,6 +208,7 @@ impl Link<'_> {
         self.exporter.standing.send_modify(|standing| standing.connections += 1);
         let online = message::state(&self.exporter.settings.device, true);
         self.publish(STATE, true, online, Cargo::Other)?;
+        self.send_alarms()?;
         if let Some((topic, _)) = &self.exporter.settings.commands {
             self.client.try_subscribe(topic, QoS::AtLeastOnce).map_err(|error| Broken::Library(error.to_string()))?;
         }
@@ -327,6 +330,18 @@ impl Link<'_> {
 
     async fn read_after(&self, after: Seq, limit: usize) -> Result<Vec<Recorded>, Error> {
         self.exporter.log.query(Query { after: Some(after), limit: Some(limit), ..Query::default() }).await
+    }
+
+    /// What stands, kept by the broker as a whole: a list that is replaced leaves nothing behind that is over.
+    fn send_alarms(&mut self) -> Result<(), Broken> {
+        if self.handed.len() >= WINDOW {
+            // The broker takes nothing now; the turn after the next change, or the next connection, tells it.
+            self.exporter.notices.mark_changed();
+            return Ok(());
+        }
+        let standing = Arc::clone(&self.exporter.notices.borrow_and_update());
+        let text = message::alarms(&self.exporter.settings.device, &standing);
+        self.publish(ALARMS, true, text, Cargo::Other)
     }
 
     /// The newest signed checkpoint, kept by the broker: a head outside of this box.

@@ -3,6 +3,7 @@
 use interlock_domain::request::shown::plain;
 use serde_json::{Value, json};
 
+use super::super::notice::Notice;
 use super::super::outbox::Gap;
 use crate::record::Recorded;
 
@@ -10,6 +11,7 @@ use crate::record::Recorded;
 pub(super) const EVIDENCE: &str = "evidence";
 pub(super) const CHECKPOINT: &str = "checkpoint";
 pub(super) const STATE: &str = "state";
+pub(super) const ALARMS: &str = "alarms";
 
 /// Room for the topic and the properties of a message, beside what it says.
 const AROUND: usize = 1024;
@@ -55,6 +57,12 @@ pub(super) fn answered(device: &str, id: Option<&str>, mut answer: Value) -> Str
 /// A message that was not listened to.
 pub(super) fn declined(device: &str, id: Option<&str>, code: &str, why: &str) -> String {
     json!({ "device": device, "id": id, "outcome": "declined", "code": code, "message": why }).to_string()
+}
+
+/// What stands now: alarms, and questions that wait.
+pub(super) fn alarms(device: &str, standing: &[Notice]) -> String {
+    let standing: Vec<Value> = standing.iter().map(Notice::to_json).collect();
+    json!({ "device": device, "standing": standing }).to_string()
 }
 
 /// Whether the box is there; the broker says the second when it is not.

@@ -161,6 +161,29 @@ fn a_signed_head_lies_outside_and_the_broker_says_when_the_box_is_gone() {
 }
 
 #[test]
+fn what_stands_is_a_list_that_the_broker_keeps() {
+    if mosquitto().is_none() {
+        return skipped("what_stands_is_a_list_that_the_broker_keeps");
+    }
+    let broker = Broker::start("");
+    let home = Home::new();
+    let path = config(&home, broker.port, "");
+    let daemon = home.start(Some(&path));
+    let receiver = Receiver::of(&broker, "interlock/box-1/alarms");
+    receiver.until("the first list", |inbox| !inbox.messages.is_empty());
+    let asked = daemon.say("合上一号断路器");
+    let question = asked["question"].as_str().unwrap().to_owned();
+    receiver.until("the question", |inbox| inbox.messages.iter().any(|(_, text)| text.contains(&question)));
+    let listed = receiver.json("/alarms").pop().unwrap();
+    let standing = &listed["standing"][0];
+    assert_eq!((&standing["kind"], &standing["id"]), (&json!("question"), &json!(question)), "{listed}");
+    assert_eq!(daemon.log().matches("about=\"question\"").count(), 1, "{}", daemon.log());
+    daemon.ask("ask.deny", json!({ "question": question })).unwrap();
+    receiver.until("its end", |inbox| inbox.messages.last().is_some_and(|(_, text)| text.contains("\"standing\":[]")));
+    daemon.eventually("the line of its end", || daemon.log().contains("state=\"over\"").then_some(()));
+}
+
+#[test]
 fn a_broker_is_known_by_its_certificate_and_a_box_by_its_password() {
     if mosquitto().is_none() {
         return skipped("a_broker_is_known_by_its_certificate_and_a_box_by_its_password");
