@@ -180,7 +180,9 @@ impl Link<'_> {
                     self.exporter.tell(connected);
                 }
                 Ok(()) = self.exporter.acks.changed() => self.exporter.tell(connected),
-                Ok(()) = self.exporter.notices.changed(), if connected => self.send_alarms()?,
+                Ok(()) = self.exporter.notices.changed(), if connected && self.handed.len() < WINDOW => {
+                    self.send_alarms()?;
+                }
                 Some(Ok(answer)) = self.orders.join_next() => self.answer(answer)?,
                 () = tokio::time::sleep_until(again), if pause.is_some() => {}
                 () = tokio::time::sleep_until(silent_at) => return Err(Broken::Silent),
@@ -334,13 +336,8 @@ impl Link<'_> {
 
     /// What stands, kept by the broker as a whole: a list that is replaced leaves nothing behind that is over.
     fn send_alarms(&mut self) -> Result<(), Broken> {
-        if self.handed.len() >= WINDOW {
-            // The broker takes nothing now; the turn after the next change, or the next connection, tells it.
-            self.exporter.notices.mark_changed();
-            return Ok(());
-        }
         let standing = Arc::clone(&self.exporter.notices.borrow_and_update());
-        let text = message::alarms(&self.exporter.settings.device, &standing);
+        let text = message::alarms(&self.exporter.settings.device, &standing, self.packet_max);
         self.publish(ALARMS, true, text, Cargo::Other)
     }
 
