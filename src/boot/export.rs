@@ -23,7 +23,9 @@ use crate::engine::servers::Servers;
 use crate::engine::tasks::Tasks;
 use crate::export::metrics;
 use crate::export::mqtt::{self, Exporter, Standing};
+use crate::export::notice::{self, Teller};
 use crate::store::queue::Writer;
+use crate::sys::journal::Journal;
 
 /// What the exporters work with.
 #[derive(Clone)]
@@ -65,11 +67,19 @@ impl Running {
 /// Starts what the configuration names.
 pub(super) async fn start(config: &Config, sources: Sources, measured: Measured) -> Result<Running, BootError> {
     let mut running = Running::default();
+    let (teller, standing) = Teller::new(notice::Parts {
+        keeper: sources.keeper.clone(),
+        mediator: measured.mediator.clone(),
+        acks: sources.acks.clone(),
+        stop: sources.stop.clone(),
+        journal: Journal::of_this_service(),
+    });
+    running.tasks.push(tokio::spawn(teller.run()));
     if let Some(written) = &config.mqtt {
         let path = config.file.as_deref().unwrap_or(Path::new("(embedded default)"));
         let settings = settings(written).map_err(|fact| ConfigError::of_file(path, format!("export.mqtt: {fact}")))?;
         let Sources { log, keeper, acks, ears, stop } = sources.clone();
-        let (exporter, standing) = Exporter::new(mqtt::Parts { settings, log, keeper, acks, ears, stop });
+        let (exporter, standing) = Exporter::new(mqtt::Parts { settings, log, keeper, acks, ears, standing, stop });
         running.mqtt = Some(standing);
         running.tasks.push(tokio::spawn(exporter.run()));
     }

@@ -34,7 +34,7 @@ const BACKLOGS: RangeInclusive<u64> = 1_000..=100_000_000;
 /// Longest name of a device or a client: it stands in each message and in topics.
 const NAME_LEN_MAX: usize = 64;
 /// What we say stands on these, below the topic of the file.
-const OWN_TOPICS: [&str; 6] = ["evidence", "checkpoint", "state", "answer", "alarms", "notice"];
+const OWN_TOPICS: [&str; 5] = ["evidence", "checkpoint", "state", "answer", "alarms"];
 /// Longest topic, in bytes; the protocol's own bound is 65,535, and the words of ours follow it.
 const TOPIC_LEN_MAX: usize = 512;
 

@@ -10,6 +10,7 @@ use tokio::sync::oneshot;
 
 use crate::store::error::StoreError;
 use crate::store::state::State;
+pub use crate::store::state::alarm::Alarm;
 pub use crate::store::state::export::Position;
 
 /// Changes that may wait. Each is a small transaction; more than this means that the disk has stopped.

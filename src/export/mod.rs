@@ -7,6 +7,7 @@
 
 pub mod metrics;
 pub mod mqtt;
+pub mod notice;
 mod outbox;
 mod pace;
 

@@ -1,15 +1,19 @@
-//! How fast the past is told: a bucket that fills by the clock.
+//! How fast the past is told, and how many orders are taken: a bucket that fills by the clock.
 
 use std::time::Duration;
 
 use interlock_domain::time::Tick;
 
-/// The bucket holds what may be sent in this time, so that a replay comes evenly.
-const BURST: Duration = Duration::from_millis(100);
+/// The bucket holds what may be sent in this time, so that a replay comes evenly ...
+const EVENLY: Duration = Duration::from_millis(100);
+/// ... and so that whoever says little, but that all at once, is not refused for it.
+const AT_ONCE: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub(super) struct Pace {
     per_second: u32,
+    /// What the bucket holds when it is full.
+    full: u64,
     /// Thousand-millionths of a row.
     held: u64,
     at: Tick,
@@ -18,8 +22,15 @@ pub(super) struct Pace {
 const ROW: u64 = 1_000_000_000;
 
 impl Pace {
-    pub(super) fn new(per_second: u32, now: Tick) -> Pace {
-        Pace { per_second, held: ROW, at: now }
+    /// Evenly over the second.
+    pub(super) fn even(per_second: u32, now: Tick) -> Pace {
+        Pace { per_second, full: full(per_second, EVENLY), held: ROW, at: now }
+    }
+
+    /// As many as a second has, at once if need be; as many again a second later.
+    pub(super) fn at_once(per_second: u32, now: Tick) -> Pace {
+        let full = full(per_second, AT_ONCE);
+        Pace { per_second, full, held: full, at: now }
     }
 
     /// Takes one row's worth; gives how long to wait where there is none.
@@ -27,8 +38,7 @@ impl Pace {
         let rate = u64::from(self.per_second);
         let passed = now.0.saturating_sub(self.at.0).min(1_000_000_000);
         self.at = now;
-        let burst = rate.saturating_mul(u64::try_from(BURST.as_nanos()).unwrap_or(u64::MAX));
-        self.held = (self.held + passed * rate).min(burst.max(ROW));
+        self.held = (self.held + passed * rate).min(self.full);
         if self.held < ROW {
             return Err(Duration::from_nanos((ROW - self.held).div_ceil(rate)));
         }
@@ -37,13 +47,17 @@ impl Pace {
     }
 }
 
+fn full(per_second: u32, time: Duration) -> u64 {
+    u64::from(per_second).saturating_mul(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)).max(ROW)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn a_second_has_as_many_rows_as_it_may_and_no_more() {
-        let mut pace = Pace::new(50, Tick(0));
+        let mut pace = Pace::even(50, Tick(0));
         let mut taken = 0;
         for ms in 0..1_000 {
             while pace.take(Tick(ms * 1_000_000)).is_ok() {
@@ -62,9 +76,16 @@ mod tests {
 
     #[test]
     fn one_row_a_second_is_a_pace_too() {
-        let mut pace = Pace::new(1, Tick(0));
+        let mut pace = Pace::even(1, Tick(0));
         assert_eq!(pace.take(Tick(0)), Ok(()));
         assert_eq!(pace.take(Tick(500_000_000)), Err(Duration::from_millis(500)));
         assert_eq!(pace.take(Tick(1_000_000_000)), Ok(()));
+    }
+
+    #[test]
+    fn what_comes_at_once_is_taken_up_to_what_a_second_has() {
+        let mut pace = Pace::at_once(20, Tick(0));
+        let mut taken = |ms: u64| (0..100).take_while(|_| pace.take(Tick(ms * 1_000_000)).is_ok()).count();
+        assert_eq!([taken(0), taken(49), taken(50), taken(150), taken(60_000)], [20, 0, 1, 2, 20]);
     }
 }

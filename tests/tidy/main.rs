@@ -103,6 +103,7 @@ const MODULES: &[(&str, &[&str], &[&str])] = &[
             "engine::servers",
             "engine::tasks",
             "sys::clock",
+            "sys::journal",
             "sys::machine",
         ],
         &["tokio", "rumqttc", "serde"],

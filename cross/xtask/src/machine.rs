@@ -25,6 +25,9 @@ struct Need {
     reason: &'static str,
 }
 
+/// No question to the program: it is enough that the file is there.
+const PRESENT: &[&str] = &[];
+
 const COMPILER: Need = Need {
     program: "cc",
     probe: &["--version"],
@@ -88,6 +91,12 @@ const IMAGE: &[Need] = &[
     UNIT_CHECKER,
 ];
 
+/// The broker that the export is tried against, and its clients. Whatever they are asked, they end with an error.
+const BROKER: &[Need] = &[
+    need("/usr/sbin/mosquitto", PRESENT, &["mosquitto"], "is the broker that the export is tried against"),
+    need("/usr/bin/mosquitto_sub", PRESENT, &["mosquitto-clients"], "commands and listens on that broker"),
+];
+
 const EMULATED_ARM: &[Need] =
     &[need("qemu-system-aarch64", &["--version"], &["qemu-system-arm", "qemu-efi-aarch64"], "is the box")];
 
@@ -131,9 +140,11 @@ pub(crate) fn for_training() -> Result<(), String> {
 /// What the tests need besides; gives back the Python interpreter that has the clients.
 pub(crate) fn for_testing(places: &Places) -> Result<PathBuf, String> {
     bring(&[PYTHON, UNIT_CHECKER])?;
-    // The tests that want it are skipped by name without it.
-    if let Err(why) = bring(&[BROWSER]) {
-        println!("set-up: no browser: {why}");
+    // The tests that want these are skipped by name without them.
+    for (what, needs) in [("browser", std::slice::from_ref(&BROWSER)), ("broker", BROKER)] {
+        if let Err(why) = bring(needs) {
+            println!("set-up: no {what}: {why}");
+        }
     }
     let python = interpreter(places)?;
     model_runtime(places, &python);
@@ -237,7 +248,7 @@ pub(crate) fn for_conformance() -> Result<(), String> {
 }
 
 fn bring(needs: &[Need]) -> Result<(), String> {
-    let missing: Vec<&Need> = needs.iter().filter(|need| !answers(need.program, need.probe)).collect();
+    let missing: Vec<&Need> = needs.iter().filter(|need| !is_there(need)).collect();
     if missing.is_empty() {
         return Ok(());
     }
@@ -251,7 +262,7 @@ fn bring(needs: &[Need]) -> Result<(), String> {
     }
     must(apt().arg("update"), &by_hand)?;
     must(apt().args(["install", "-y", "--no-install-recommends"]).args(&packages), &by_hand)?;
-    match missing.iter().find(|need| !answers(need.program, need.probe)) {
+    match missing.iter().find(|need| !is_there(need)) {
         None => Ok(()),
         Some(need) => Err(format!("{} is still missing after its packages were installed", need.program)),
     }
@@ -318,6 +329,10 @@ pub(crate) fn said(program: &str, arguments: &[&str]) -> Result<String, String> 
         Ok(output) => Err(format!("{program} {}: {}", arguments.join(" "), output.status)),
         Err(e) => Err(format!("{program}: {e}")),
     }
+}
+
+fn is_there(need: &Need) -> bool {
+    if need.probe == PRESENT { Path::new(need.program).is_file() } else { answers(need.program, need.probe) }
 }
 
 fn answers(program: &str, arguments: &[&str]) -> bool {

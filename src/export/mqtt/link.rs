@@ -1,6 +1,7 @@
 //! One connection to a broker, from CONNECT to its end.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
 
 use interlock_domain::id::Seq;
@@ -21,7 +22,7 @@ use super::super::outbox::{Gap, Missing};
 use super::super::pace::Pace;
 use super::super::told;
 use super::command::{self, answer_topic};
-use super::message::{self, CHECKPOINT, EVIDENCE, STATE};
+use super::message::{self, ALARMS, CHECKPOINT, EVIDENCE, STATE};
 use super::{Exporter, UPKEEP};
 use crate::engine::listener::{Declined, Lang, Said};
 use crate::engine::log::{Error, Query};
@@ -47,9 +48,13 @@ const SILENCE_MAX: Duration = Duration::from_secs(40);
 /// The longest message that is taken from the broker, in bytes: it is told so, and holds back what is longer.
 const INCOMING_MAX: u32 = 256 * 1024;
 
-/// Orders under way at once, and in a second: a plant's system gives few, and a flood must not fill the log.
+/// Orders under way at once, and in a second: a plant's system gives few, though it may give them all at once, and a
+/// flood must not fill the log.
 const ORDERS_MAX: usize = 8;
 const ORDERS_PER_SECOND: u32 = 20;
+
+/// How long the end of the daemon waits until the broker has heard that the box goes.
+const PARTING: Duration = Duration::from_secs(1);
 
 /// The longest password that is read, in bytes.
 const PASSWORD_LEN_MAX: u64 = 4096;
@@ -76,6 +81,8 @@ enum Cargo {
     Rows(u64),
     /// Something that is told anew with each connection.
     Other,
+    /// That the box goes: nothing comes after it.
+    LastWord,
 }
 
 /// A connection.
@@ -127,7 +134,7 @@ impl Link<'_> {
         let mut pump = JoinSet::new();
         pump.spawn(carry(events, tell));
         let past = exporter.last();
-        let pace = Pace::new(exporter.settings.rate, Exporter::now());
+        let pace = Pace::even(exporter.settings.rate, Exporter::now());
         let mut link = Link {
             exporter,
             client,
@@ -140,7 +147,7 @@ impl Link<'_> {
             checkpoint: String::new(),
             unread: false,
             orders: JoinSet::new(),
-            order_pace: Pace::new(ORDERS_PER_SECOND, Exporter::now()),
+            order_pace: Pace::at_once(ORDERS_PER_SECOND, Exporter::now()),
         };
         link.run(heard).await
     }
@@ -173,6 +180,9 @@ impl Link<'_> {
                     self.exporter.tell(connected);
                 }
                 Ok(()) = self.exporter.acks.changed() => self.exporter.tell(connected),
+                Ok(()) = self.exporter.notices.changed(), if connected && self.handed.len() < WINDOW => {
+                    self.send_alarms()?;
+                }
                 Some(Ok(answer)) = self.orders.join_next() => self.answer(answer)?,
                 () = tokio::time::sleep_until(again), if pause.is_some() => {}
                 () = tokio::time::sleep_until(silent_at) => return Err(Broken::Silent),
@@ -185,7 +195,9 @@ impl Link<'_> {
                 }
             }
         }
-        self.part().await;
+        if connected {
+            self.part(&mut heard).await;
+        }
         Ok(())
     }
 
@@ -198,6 +210,7 @@ impl Link<'_> {
         self.exporter.standing.send_modify(|standing| standing.connections += 1);
         let online = message::state(&self.exporter.settings.device, true);
         self.publish(STATE, true, online, Cargo::Other)?;
+        self.send_alarms()?;
         if let Some((topic, _)) = &self.exporter.settings.commands {
             self.client.try_subscribe(topic, QoS::AtLeastOnce).map_err(|error| Broken::Library(error.to_string()))?;
         }
@@ -321,6 +334,13 @@ impl Link<'_> {
         self.exporter.log.query(Query { after: Some(after), limit: Some(limit), ..Query::default() }).await
     }
 
+    /// What stands, kept by the broker as a whole: a list that is replaced leaves nothing behind that is over.
+    fn send_alarms(&mut self) -> Result<(), Broken> {
+        let standing = Arc::clone(&self.exporter.notices.borrow_and_update());
+        let text = message::alarms(&self.exporter.settings.device, &standing, self.packet_max);
+        self.publish(ALARMS, true, text, Cargo::Other)
+    }
+
     /// The newest signed checkpoint, kept by the broker: a head outside of this box.
     async fn send_checkpoint(&mut self) -> Result<(), Broken> {
         match self.exporter.log.checkpoint().await {
@@ -407,13 +427,31 @@ impl Link<'_> {
         Ok(())
     }
 
-    /// Says that the box goes, in order; a broker that does not hear it says it by itself.
-    async fn part(&mut self) {
+    /// Says that the box goes, in order. A broker that does not hear it within a moment says it by itself.
+    async fn part(&mut self, heard: &mut mpsc::Receiver<Heard>) {
+        let why = match tokio::time::timeout(PARTING, self.say_last(heard)).await {
+            Ok(Ok(())) => return,
+            Ok(Err(broken)) => broken.to_string(),
+            Err(_) => format!("no answer for {} s", PARTING.as_secs()),
+        };
+        tracing::warn!("the MQTT broker has not taken the last word, and tells of the end by itself: {why}");
+    }
+
+    async fn say_last(&mut self, heard: &mut mpsc::Receiver<Heard>) -> Result<(), Broken> {
         let offline = message::state(&self.exporter.settings.device, false);
-        if self.publish(STATE, true, offline, Cargo::Other).is_ok() {
-            let _ = self.client.disconnect().await;
-            tokio::task::yield_now().await;
+        self.publish(STATE, true, offline, Cargo::LastWord)?;
+        while self.handed.iter().chain(self.numbered.values()).any(|cargo| *cargo == Cargo::LastWord) {
+            match heard.recv().await {
+                None => return Err(Broken::Library("its task ended".to_owned())),
+                // An order that comes now comes too late: nobody listens any more.
+                Some(Heard::Message(_)) => {}
+                Some(event) => self.hear(event)?,
+            }
         }
+        self.client.disconnect().await.map_err(|error| Broken::Library(error.to_string()))?;
+        // The broker hangs up on whoever has taken leave: that ends the task.
+        while heard.recv().await.is_some() {}
+        Ok(())
     }
 }
 

@@ -18,6 +18,7 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use super::notice::Notice;
 use super::outbox::Outbox;
 use super::told;
 use crate::engine::keeper::{Keeper, Position};
@@ -106,6 +107,8 @@ pub struct Parts {
     pub acks: watch::Receiver<Acks>,
     /// Who listens to commands.
     pub ears: Listener,
+    /// What stands.
+    pub standing: watch::Receiver<Arc<[Notice]>>,
     /// The daemon stops.
     pub stop: watch::Receiver<bool>,
 }
@@ -119,6 +122,7 @@ pub struct Exporter {
     ears: Listener,
     stop: watch::Receiver<bool>,
     desk: Desk,
+    notices: watch::Receiver<Arc<[Notice]>>,
     outbox: Outbox,
     kept: Position,
     standing: watch::Sender<Standing>,
@@ -128,11 +132,11 @@ impl Exporter {
     /// An exporter, which the caller runs, and how it goes.
     #[must_use]
     pub fn new(parts: Parts) -> (Exporter, watch::Receiver<Standing>) {
-        let Parts { settings, log, keeper, acks, ears, stop } = parts;
+        let Parts { settings, log, keeper, acks, ears, standing: notices, stop } = parts;
         let (standing, watched) = watch::channel(Standing::default());
         let outbox = Outbox::new(Position::BEGINNING, settings.backlog_max);
         let (desk, kept) = (Desk::default(), Position::BEGINNING);
-        (Exporter { settings, log, keeper, acks, ears, stop, desk, outbox, kept, standing }, watched)
+        (Exporter { settings, log, keeper, acks, ears, stop, desk, notices, outbox, kept, standing }, watched)
     }
 
     /// Runs until the daemon stops.

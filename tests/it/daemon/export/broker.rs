@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Instant;
 
+use nix::sys::signal::Signal;
 use serde_json::Value;
 
 use crate::daemon::DEADLINE;
@@ -70,12 +71,15 @@ impl Broker {
         std::fs::read_to_string(self.home.path().join("log")).unwrap_or_default()
     }
 
+    pub(super) fn signal(&self, signal: Signal) {
+        let pid = nix::unistd::Pid::from_raw(i32::try_from(self.child.as_ref().unwrap().id()).unwrap());
+        nix::sys::signal::kill(pid, signal).unwrap();
+    }
+
     /// Ends it in order, so that it keeps what it has taken.
     pub(super) fn end(&mut self) {
-        let Some(mut child) = self.child.take() else { return };
-        let pid = nix::unistd::Pid::from_raw(i32::try_from(child.id()).unwrap());
-        nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM).unwrap();
-        child.wait().unwrap();
+        self.signal(Signal::SIGTERM);
+        self.child.take().unwrap().wait().unwrap();
     }
 }
 

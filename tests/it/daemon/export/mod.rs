@@ -10,10 +10,11 @@ use interlock::record::{Row, Stamp, TimeQuality};
 use interlock::store::queue::Entry;
 use interlock::store::{Limits, Settings, Store};
 use interlock_domain::time::{Tick, Wall};
+use nix::sys::signal::Signal;
 use serde_json::json;
 
 use super::Home;
-use broker::{Broker, Cable, Receiver, free_port, mosquitto};
+use broker::{Broker, Cable, Inbox, Receiver, free_port, mosquitto};
 
 /// H6-048: so many rows, cuts of the link, kills of the daemon and restarts of the broker.
 const ROWS: u64 = 10_000;
@@ -125,7 +126,7 @@ fn a_signed_head_lies_outside_and_the_broker_says_when_the_box_is_gone() {
     if mosquitto().is_none() {
         return skipped("a_signed_head_lies_outside_and_the_broker_says_when_the_box_is_gone");
     }
-    let broker = Broker::start("");
+    let broker = Broker::start("log_type all");
     let home = Home::new();
     seed(&home.path("state"), 200);
     let path = config(&home, broker.port, "topic = \"hall/3\"");
@@ -136,13 +137,50 @@ fn a_signed_head_lies_outside_and_the_broker_says_when_the_box_is_gone() {
     receiver.until("the state", |inbox| inbox.messages.iter().any(|(_, text)| text.contains("\"online\"")));
     let home = daemon.kill();
     receiver.until("the broker's word", |inbox| inbox.messages.iter().any(|(_, text)| text.contains("\"offline\"")));
-    let daemon = home.start(Some(&path));
-    let (status, _home) = daemon.end();
-    assert!(status.success());
-    receiver.until("its own word", |inbox| {
+    let said = |inbox: &Inbox, word: &str| {
         let states = inbox.messages.iter().filter(|(topic, _)| topic == "hall/3/state");
-        states.filter(|(_, text)| text.contains("\"offline\"")).count() == 2
-    });
+        states.filter(|(_, text)| text.contains(word)).count()
+    };
+    let daemon = home.start(Some(&path));
+    // Who ends before the broker was reached has nothing to say to it.
+    receiver.until("the second life", |inbox| said(inbox, "\"online\"") == 2);
+    let (status, home) = daemon.end();
+    assert!(status.success());
+    receiver.until("its own word", |inbox| said(inbox, "\"offline\"") == 2);
+    // It took leave, so that the broker did not have to say it.
+    assert_eq!(broker.log().matches("Received DISCONNECT from").count(), 1, "{}", broker.log());
+
+    // A broker that hangs does not hold the end; it says what it was told to say when it comes to itself.
+    let daemon = home.start(Some(&path));
+    receiver.until("the third life", |inbox| said(inbox, "\"online\"") == 3);
+    broker.signal(Signal::SIGSTOP);
+    let (status, _home) = daemon.end();
+    broker.signal(Signal::SIGCONT);
+    assert!(status.success());
+    receiver.until("the last word", |inbox| said(inbox, "\"offline\"") >= 3);
+}
+
+#[test]
+fn what_stands_is_a_list_that_the_broker_keeps() {
+    if mosquitto().is_none() {
+        return skipped("what_stands_is_a_list_that_the_broker_keeps");
+    }
+    let broker = Broker::start("");
+    let home = Home::new();
+    let path = config(&home, broker.port, "");
+    let daemon = home.start(Some(&path));
+    let receiver = Receiver::of(&broker, "interlock/box-1/alarms");
+    receiver.until("the first list", |inbox| !inbox.messages.is_empty());
+    let asked = daemon.say("合上一号断路器");
+    let question = asked["question"].as_str().unwrap().to_owned();
+    receiver.until("the question", |inbox| inbox.messages.iter().any(|(_, text)| text.contains(&question)));
+    let listed = receiver.json("/alarms").pop().unwrap();
+    let standing = &listed["standing"][0];
+    assert_eq!((&standing["kind"], &standing["id"]), (&json!("question"), &json!(question)), "{listed}");
+    assert_eq!(daemon.log().matches("about=\"question\"").count(), 1, "{}", daemon.log());
+    daemon.ask("ask.deny", json!({ "question": question })).unwrap();
+    receiver.until("its end", |inbox| inbox.messages.last().is_some_and(|(_, text)| text.contains("\"standing\":[]")));
+    daemon.eventually("the line of its end", || daemon.log().contains("state=\"over\"").then_some(()));
 }
 
 #[test]
