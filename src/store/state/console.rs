@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_person_is_kept_changed_and_forgotten_and_the_token_is_nowhere() {
+    fn a_person_is_kept_once_and_forgotten_and_the_token_is_nowhere() {
         let dir = tempfile::tempdir().unwrap();
         let token = secret().unwrap();
         let person = |role: &str, token: &str| KeptPerson {
@@ -112,8 +112,8 @@ mod tests {
             made: Wall(1_796_000_000_000),
         };
         let mut state = State::open(dir.path()).unwrap();
-        state.keep_person(&person("read", "another")).unwrap();
         state.keep_person(&person("approve", &token)).unwrap();
+        assert!(state.keep_person(&person("read", "another")).is_err(), "the name is taken");
         drop(state);
         let mut state = State::open(dir.path()).unwrap();
         assert_eq!(state.kept_people().unwrap(), [person("approve", &token)]);
