@@ -1,7 +1,7 @@
 //! A sandbox for what a tool starts: narrower than the service's own, and for each child anew.
 //!
 //! Landlock says which files it may reach, by their place: it writes only where work is done, and does not read what we
-//! keep. seccomp takes away the system calls that no command of a plant needs ([`super::seccomp`]). Both are laid on
+//! keep. seccomp takes away the system calls that no command of a plant needs (`seccomp`, beside this). Both are laid on
 //! between fork and exec, hold for everything that the child starts, and cannot be taken off.
 //!
 //! What the kernel lacks is left out, and [`support`] says so: whoever starts a child must tell it. A sandbox that the
