@@ -162,7 +162,7 @@ pub(crate) fn copyright(parts: &[Part]) -> String {
     let mut said = "Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/\n\
                     Upstream-Name: interlock\nComment:\n This program holds the parts below, each under its own licence. \
                     The texts are in\n third-party.txt.gz beside this file; those of ONNX Runtime are beside it, in\n \
-                    /usr/lib/interlock. The source of each, unchanged, is\n https://crates.io/crates/NAME/VERSION.\n .\n"
+                    /usr/lib/interlock. The source of each, unchanged, is in\n Rust's public crate registry under its name and version.\n .\n"
         .to_owned();
     for part in parts.iter().filter(|part| !part.ours) {
         // Writing into a String does not fail.
