@@ -347,12 +347,12 @@ fn lives(pid: &str) -> bool {
 }
 
 /// A process that has forked twice and taken a session of its own; its pid goes to the file `pid`.
-const AWAY: &str = "sh -c 'setsid sh -c \"echo \\$\\$ >pid.new; mv pid.new pid; exec sleep 600\" >/dev/null 2>&1 &'";
+const AWAY: &str = "sh -c 'setsid sh -c \"echo \\$\\$ >pid; exec sleep 600\" >/dev/null 2>&1 &'";
 
 #[test]
 fn nothing_of_a_call_runs_when_it_is_over() {
     let place = Place::new();
-    let waited = format!("{AWAY}; until test -f pid; do :; done");
+    let waited = format!("{AWAY}; until test -s pid; do :; done");
     let output = shell_at(&place.path, json!({ "command": waited })).unwrap();
     assert_eq!((&output["exit_code"], &output["left_running"]), (&json!(0), &json!(1)));
     assert!(!lives(fs::read_to_string(place.at("pid")).unwrap().trim()));
@@ -367,7 +367,7 @@ fn nothing_of_a_call_runs_when_it_is_over() {
 fn a_call_that_is_dropped_takes_everything_with_it() {
     let place = Place::new();
     nix::unistd::mkfifo(&place.at("told"), nix::sys::stat::Mode::S_IRWXU).unwrap();
-    let command = format!("{AWAY}; until test -f pid; do :; done; echo $$ >told; sleep 600");
+    let command = format!("{AWAY}; until test -s pid; do :; done; echo $$ >told; sleep 600");
     let leader = block(async {
         let cwd = place.path.clone();
         let call = tokio::spawn(async move {
