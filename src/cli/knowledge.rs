@@ -62,6 +62,8 @@ fn add(paths: &[PathBuf], from: &KnowledgeFrom, out: &Out) -> Result<(), CliErro
         read.push((name_of(path), knowledge::read(path).map_err(|error| failed(error.into()))?));
     }
     let mut library = open(from)?;
+    // A daemon with another state directory answers out of another library.
+    out.note(&format!("the library is {}", file(from)?.display()));
     for (name, passages) in read {
         let count = library.put(&name, &passages).map_err(failed)?;
         if from.json {

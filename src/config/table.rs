@@ -85,6 +85,12 @@ pub fn read(file: &Path, text: &str) -> Result<Commands, ConfigError> {
 
 fn definition<'a>(cell: &impl Fn(&str) -> Option<&'a str>) -> Result<Definition, String> {
     let needed = |name: &str| cell(name).map(str::to_owned).ok_or_else(|| format!("{name} is empty"));
+    // What is said has no such sign; somebody took it for the one between several values.
+    for name in ["text", "aliases"] {
+        if cell(name).is_some_and(|cell| cell.contains('|')) {
+            return Err(format!("{name} has a | in it; several values stand with ; between them"));
+        }
+    }
     let several = |name: &str| -> Vec<String> {
         let parts = cell(name).into_iter().flat_map(|cell| cell.split([';', '；']));
         parts.map(str::trim).filter(|part| !part.is_empty()).map(str::to_owned).collect()
@@ -233,6 +239,10 @@ mod tests {
         check("id,text,risk\n", "t.csv: the table has no commands");
         check("id,text,risk\na,启动,odd\n", "t.csv:2:1: the risk \"odd\" is not known: read, operate or dangerous");
         check("id,text,risk\n\na,,read\n", "t.csv:3:1: text is empty");
+        check(
+            "id,text,risk,aliases\na,一,read,二|三\n",
+            "t.csv:2:1: aliases has a | in it; several values stand with ; between them",
+        );
         check("id,text,risk\na,一,read\na,二,read\n", "t.csv:3:1: the id \"a\" is taken by an earlier row");
         check("id,text,risk\na,\"一\nb\n", "t.csv:2:1: a quote is not closed");
         check(

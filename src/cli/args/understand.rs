@@ -122,7 +122,9 @@ pub struct CommandsListArgs {
 /// `commands import`.
 #[derive(Debug, Args)]
 pub struct ImportArgs {
-    /// A folder of intent files, one of them, or a table (.csv, .tsv).
+    /// A folder of intent files, one of them, or a table (.csv, .tsv). The first row of a table names its columns: id, text
+    /// and risk; also aliases, patterns and slots (several values with ; between them), category, protective, and device,
+    /// action, point, value and by, which bind the command.
     #[arg(value_name = "PATH")]
     pub path: PathBuf,
     /// Values of a list: area=厨房,客厅, or name=@FILE. Without values, a slot takes any text. May be repeated.

@@ -61,34 +61,34 @@ impl Scene<'_> {
         })
     }
 
-    /// 送风水泵 behind 启动, 应急水泵 behind 停止, 回水阀 behind 关闭: what stands between the verb and a name, and is a verb
-    /// itself, sounds like one or says where, belongs to the name. A verb of one character begins many others (停下).
+    /// Whether what sounds like a verb, or says where, is a part of the name: a certain verb is there already, or 把 says
+    /// what it is done to.
     pub(super) fn is_qualified(&self, path: &[Step]) -> bool {
-        let is_long = |step: &Step| step.end - step.start >= 2;
-        let text = |step: &Step| &self.utterance.chars[usize::from(step.start)..usize::from(step.end)];
         let certain = path.iter().any(|step| is_verb(step) && step.exact);
         // 酸阀 behind 关闭, which sounds a little like 关阀.
         let guessed = certain && path.iter().any(|step| step.role == Role::Both && !step.exact);
-        let qualifies = |at: usize| {
-            let (before, more) = (&path[at - 1], &path[at]);
-            // What follows 把 is what it is done to.
-            let named = before.role == Role::Filler && matches!(text(before), ['把' | '将']);
-            let verb = named || path[..at].iter().any(is_verb) || (certain && !more.exact);
-            let behind_verb = (is_verb(before) && is_long(before)) || before.role == Role::Unknown;
-            let says_where = more.role == Role::Filler
-                && (matches!(text(more), ['上' | '回']) && (named || behind_verb)
-                    || matches!(text(more), ['下']) && named);
-            // 水泵切换成人工: the name was said before. 干活了，启动皮带机: a clause of its own.
-            let is_first = !path[..at].iter().any(|step| step.role == Role::Need);
-            let qualifies = says_where || (is_verb(more) && verb && is_long(more));
-            path[at + 1].role == Role::Need && is_first && qualifies && !self.breaks_before(more.start)
+        guessed || goes_on_like_a_verb(path) || (1..path.len()).any(|at| self.belongs_to_the_name(path, at, certain))
+    }
+
+    /// 送风水泵 behind 启动, 应急水泵 behind 停止, 回水阀 behind 关闭: what stands between the verb and the first name. A verb of one
+    /// character begins many others (停下).
+    fn belongs_to_the_name(&self, path: &[Step], at: usize, certain: bool) -> bool {
+        let (before, more) = (&path[at - 1], &path[at]);
+        let text = |step: &Step| &self.utterance.chars[usize::from(step.start)..usize::from(step.end)];
+        // 水泵切换成人工: the name was said before. 干活了，启动皮带机: a clause of its own.
+        let is_between = path.get(at + 1).is_some_and(|name| name.role == Role::Need)
+            && !path[..at].iter().any(|step| step.role == Role::Need)
+            && !self.breaks_before(more.start);
+        let is_object = before.role == Role::Filler && matches!(text(before), ['把' | '将']);
+        let behind_verb = (is_verb(before) && is_long(before)) || before.role == Role::Unknown;
+        let says_where = match text(more) {
+            ['上' | '回'] => is_object || behind_verb,
+            // 启动下水泵 is said for 启动一下水泵.
+            ['下'] => is_object,
+            _ => false,
         };
-        // 机组 behind 启动冷却水, which sounds a little like a verb.
-        let goes_on = path.windows(2).enumerate().any(|(at, two)| {
-            let said = path[..at].iter().any(|step| is_verb(step) && step.exact);
-            said && two[0].role == Role::Need && is_verb(&two[1]) && !two[1].exact && is_long(&two[1])
-        });
-        guessed || goes_on || (1..path.len()).any(|at| at + 1 < path.len() && qualifies(at))
+        let said = is_object || path[..at].iter().any(is_verb) || (certain && !more.exact);
+        is_between && ((more.role == Role::Filler && says_where) || (is_verb(more) && is_long(more) && said))
     }
 
     /// 新泵 for 新风, 水灯 for 水泵: what only sounds like the name has another thing in it, written just so.
@@ -185,6 +185,18 @@ fn is_unexplained(step: &Step) -> bool {
 
 fn is_verb(step: &Step) -> bool {
     matches!(step.role, Role::Verb | Role::Both)
+}
+
+fn is_long(step: &Step) -> bool {
+    step.end - step.start >= 2
+}
+
+/// 机组 behind 启动冷却水, which sounds a little like a verb.
+fn goes_on_like_a_verb(path: &[Step]) -> bool {
+    path.windows(2).enumerate().any(|(at, two)| {
+        let said = path[..at].iter().any(|step| is_verb(step) && step.exact);
+        said && two[0].role == Role::Need && is_verb(&two[1]) && !two[1].exact && is_long(&two[1])
+    })
 }
 
 #[cfg(test)]
