@@ -88,6 +88,13 @@ fn with_the_authority_to_ask_a_person_answers_and_not_the_topic() {
     assert_eq!(daemon.list("ask.list").len(), 1);
     daemon.ask("ask.allow", json!({ "question": question })).unwrap();
     daemon.eventually("the pump", || (two.read() == 1).then_some(()));
+    // Nobody is told that the topic has less authority while it has not.
+    let path = daemon.path("interlock.toml");
+    let text = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(&path, text.replace("\"ask\"", "\"protective\"")).unwrap();
+    let refused = daemon.cli(&["reload"]);
+    assert_eq!(refused.status.code(), Some(78));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("export.mqtt cannot change while"), "{refused:?}");
 }
 
 #[test]
