@@ -200,8 +200,8 @@ impl Link<'_> {
     async fn welcome(&mut self, connack: &ConnAck) -> Result<(), Broken> {
         self.packet_max = connack.properties.as_ref().and_then(|properties| properties.max_packet_size);
         self.past = self.exporter.last();
-        let broker = message::about(&self.exporter.settings.host, self.exporter.settings.port);
-        tracing::info!(broker = %broker["broker"], waiting = self.exporter.outbox.waiting(self.past), "MQTT broker");
+        let broker = self.exporter.settings.broker();
+        tracing::info!(broker, waiting = self.exporter.outbox.waiting(self.past), "MQTT broker");
         self.exporter.standing.send_modify(|standing| standing.connections += 1);
         let online = message::state(&self.exporter.settings.device, true);
         self.publish(STATE, true, online, Cargo::Other)?;
@@ -305,24 +305,28 @@ impl Link<'_> {
         }
         match self.read_after(after, READ_MAX).await {
             Ok(rows) => self.batch.extend(rows.into_iter().filter(|recorded| recorded.seq <= last)),
-            Err(Error::Row { seq, .. }) => {
+            Err(Error::Row { seq, .. }) if seq.unsigned_abs() > after.0 => {
                 let bad = Seq(seq.unsigned_abs());
                 let before = usize::try_from(bad.0.saturating_sub(after.0 + 1)).unwrap_or(READ_MAX).min(READ_MAX);
                 let rows = if before == 0 { Ok(Vec::new()) } else { self.read_after(after, before).await };
                 match rows {
                     Ok(rows) if !rows.is_empty() => self.batch.extend(rows),
-                    Ok(_) | Err(_) => {
+                    Ok(_) | Err(Error::Row { .. }) => {
                         // It stands there and says nothing: it is told as missing, and what follows goes on.
                         self.send_gap(&Gap { first: Seq(after.0 + 1), last: bad, why: Missing::Unreadable })?;
                     }
+                    Err(error) => self.read_later(&error),
                 }
             }
-            Err(error) => {
-                tracing::warn!(%error, "the evidence log cannot be read for the export; it is tried again");
-                self.unread = true;
-            }
+            Err(error) => self.read_later(&error),
         }
         Ok(!self.batch.is_empty())
+    }
+
+    /// What fails now may go later: nothing is left out for it.
+    fn read_later(&mut self, error: &Error) {
+        tracing::warn!(%error, "the evidence log cannot be read for the export; it is tried again");
+        self.unread = true;
     }
 
     async fn read_after(&self, after: Seq, limit: usize) -> Result<Vec<Recorded>, Error> {
