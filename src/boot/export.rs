@@ -3,12 +3,14 @@
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use interlock_domain::gate::policy::Mode;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 
 use super::BootError;
 use super::mcp::place;
@@ -26,6 +28,10 @@ use crate::export::mqtt::{self, Exporter, Standing};
 use crate::export::notice::{self, Teller};
 use crate::store::queue::Writer;
 use crate::sys::journal::Journal;
+
+/// How long the end of the daemon waits for all of them: longer than the last word to a broker and the position that is
+/// kept take.
+const ENDED_WITHIN: Duration = Duration::from_secs(5);
 
 /// What the exporters work with.
 #[derive(Clone)]
@@ -56,10 +62,14 @@ pub(super) struct Running {
 }
 
 impl Running {
-    /// Waits for the exporters: each has a short deadline of its own once the daemon stops.
+    /// Waits for the exporters. Whoever hangs with a disk that hangs is left behind: the log has what it was to tell.
     pub(super) async fn ended(self) {
-        for task in self.tasks {
-            task.await.ok();
+        let until = Instant::now() + ENDED_WITHIN;
+        for mut task in self.tasks {
+            if tokio::time::timeout_at(until, &mut task).await.is_err() {
+                tracing::warn!("an exporter did not end within {} s", ENDED_WITHIN.as_secs());
+                task.abort();
+            }
         }
     }
 }

@@ -137,6 +137,12 @@ impl Reloader {
         {
             return Err(restart("wyoming"));
         }
+        if self.config.mqtt != config.mqtt {
+            return Err(restart("export.mqtt"));
+        }
+        if self.config.metrics_listen != config.metrics_listen {
+            return Err(restart("metrics"));
+        }
         if self.config.model != config.model {
             return Err(restart("model"));
         }

@@ -19,7 +19,7 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use super::ConfigError;
-use super::mcp::{Secret, secret};
+use super::mcp::{Secret, Wrong, secret};
 
 /// Rows of the past that are sent in a second, where the file does not say: a week of a quiet box in minutes, and
 /// little beside what a plant's broker carries anyway.
@@ -154,38 +154,23 @@ struct WrittenMqtt {
 pub fn mqtt(text: &str, path: &Path) -> Result<Option<Mqtt>, ConfigError> {
     let file: File = toml::from_str(text).map_err(|error| ConfigError::from_toml(path, text, &error))?;
     let Some(written) = file.export.mqtt else { return Ok(None) };
-    read(&written).map(Some).map_err(|Wrong { span, fact, hint }| {
-        let error = ConfigError::at(path, text, span, fact);
-        if hint.is_empty() { error } else { error.hint(hint) }
-    })
-}
-
-struct Wrong {
-    span: std::ops::Range<usize>,
-    fact: String,
-    hint: &'static str,
-}
-
-impl Wrong {
-    fn at<T>(place: &Spanned<T>, fact: impl Into<String>, hint: &'static str) -> Wrong {
-        Wrong { span: place.span(), fact: fact.into(), hint }
-    }
+    read(&written).map(Some).map_err(|wrong| wrong.of(path, text))
 }
 
 fn read(table: &Spanned<WrittenMqtt>) -> Result<Mqtt, Wrong> {
     let written = table.get_ref();
     let Broker { is_tls, host, port } = broker(&written.broker)?;
     let device = name(&written.device)?;
-    let password = secret(written.password_credential.as_ref(), written.password_file.as_ref())
-        .map_err(|fact| Wrong::at(table, fact.replace("token", "password"), ""))?;
+    let password = secret("password", written.password_credential.as_ref(), written.password_file.as_ref())
+        .map_err(|fact| Wrong::at(table, fact))?;
     if let (None, Some(_)) = (&written.username, &password) {
-        return Err(Wrong::at(table, "a password needs the username that it belongs to", ""));
+        return Err(Wrong::at(table, "a password needs the username that it belongs to"));
     }
     let tls = tls(table, is_tls)?;
     if tls.is_none() && !is_loopback(&host) && written.open_network != Some(true) {
         let fact = "without TLS, whoever is on the way reads and writes what is said here";
         let hint = "mqtts://HOST:8883, or open-network = true when the network is closed";
-        return Err(Wrong::at(&written.broker, fact, hint));
+        return Err(Wrong::at(&written.broker, fact).hint(hint));
     }
     let prefix = match &written.topic {
         None => format!("interlock/{device}"),
@@ -215,24 +200,21 @@ fn commands(written: &WrittenMqtt, prefix: &str) -> Result<Option<Commands>, Wro
         Some((_, "rules")) => Authority::Rules,
         Some((_, "ask")) => Authority::Ask,
         Some((word, _)) => {
-            return Err(Wrong::at(word, "there is no such authority", "\"protective\", \"rules\" or \"ask\""));
+            return Err(Wrong::at(word, "there is no such authority").hint("\"protective\", \"rules\" or \"ask\""));
         }
     };
     let Some(place) = &written.command_topic else {
         return match &written.command_authority {
             None => Ok(None),
-            Some(word) => Err(Wrong::at(word, "command-authority needs the command-topic that has it", "")),
+            Some(word) => Err(Wrong::at(word, "command-authority needs the command-topic that has it")),
         };
     };
     let topic = topic(place)?;
     // What we say ourselves must not come back as a command.
     let said = topic.strip_prefix(prefix).and_then(|rest| rest.strip_prefix('/'));
     if said.is_some_and(|word| OWN_TOPICS.contains(&word)) {
-        return Err(Wrong::at(
-            place,
-            "this box speaks on that topic itself",
-            "command-topic = \"interlock/box-1/command\"",
-        ));
+        return Err(Wrong::at(place, "this box speaks on that topic itself")
+            .hint("command-topic = \"interlock/box-1/command\""));
     }
     Ok(Some(Commands { topic, authority }))
 }
@@ -245,7 +227,7 @@ struct Broker {
 
 fn broker(written: &Spanned<String>) -> Result<Broker, Wrong> {
     const FORM: &str = "mqtts://HOST, mqtts://HOST:PORT, mqtt://127.0.0.1:1883";
-    let wrong = |fact: &str| Wrong::at(written, fact, FORM);
+    let wrong = |fact: &str| Wrong::at(written, fact).hint(FORM);
     let url = written.get_ref();
     let (is_tls, place) = match url.split_once("://") {
         Some(("mqtts", place)) => (true, place),
@@ -289,27 +271,27 @@ fn is_loopback(host: &str) -> bool {
 
 fn tls(table: &Spanned<WrittenMqtt>, is_tls: bool) -> Result<Option<Tls>, Wrong> {
     let written = table.get_ref();
-    let key = secret(written.key_credential.as_ref(), written.key_file.as_ref())
-        .map_err(|fact| Wrong::at(table, fact.replace("token", "key"), ""))?;
+    let key = secret("key", written.key_credential.as_ref(), written.key_file.as_ref())
+        .map_err(|fact| Wrong::at(table, fact))?;
     let certificate = match (&written.certificate, key) {
         (None, None) => None,
         (Some(certificate), Some(key)) => Some((absolute(certificate)?, key)),
         (Some(certificate), None) => {
-            return Err(Wrong::at(certificate, "a certificate needs key-credential or key-file beside it", ""));
+            return Err(Wrong::at(certificate, "a certificate needs key-credential or key-file beside it"));
         }
-        (None, Some(_)) => return Err(Wrong::at(table, "a key needs the certificate beside it", "")),
+        (None, Some(_)) => return Err(Wrong::at(table, "a key needs the certificate beside it")),
     };
     let ca = written.ca.as_ref().map(absolute).transpose()?;
     match (is_tls, ca) {
         (true, Some(ca)) => Ok(Some(Tls { ca, certificate })),
         (true, None) => {
             let hint = "ca = \"/etc/interlock/plant-ca.pem\", or the machine's own, /etc/ssl/certs/ca-certificates.crt";
-            Err(Wrong::at(&written.broker, "TLS needs ca: who signs for the broker", hint))
+            Err(Wrong::at(&written.broker, "TLS needs ca: who signs for the broker").hint(hint))
         }
         (false, None) if certificate.is_none() => Ok(None),
         (false, _) => {
             let fact = "ca and certificate are for TLS, and this broker is reached without";
-            Err(Wrong::at(&written.broker, fact, "mqtts://HOST:8883"))
+            Err(Wrong::at(&written.broker, fact).hint("mqtts://HOST:8883"))
         }
     }
 }
@@ -318,7 +300,7 @@ fn absolute(path: &Spanned<PathBuf>) -> Result<PathBuf, Wrong> {
     if path.get_ref().is_absolute() {
         return Ok(path.get_ref().clone());
     }
-    Err(Wrong::at(path, format!("{:?} is not an absolute path", path.get_ref()), ""))
+    Err(Wrong::at(path, format!("{:?} is not an absolute path", path.get_ref())))
 }
 
 fn name(written: &Spanned<String>) -> Result<String, Wrong> {
@@ -326,7 +308,7 @@ fn name(written: &Spanned<String>) -> Result<String, Wrong> {
     let fits = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-');
     if name.is_empty() || name.len() > NAME_LEN_MAX || !name.bytes().all(fits) {
         let fact = format!("{name:?} is no name: 1 to {NAME_LEN_MAX} of A-Z a-z 0-9 . _ -");
-        return Err(Wrong::at(written, fact, ""));
+        return Err(Wrong::at(written, fact));
     }
     Ok(name.clone())
 }
@@ -342,7 +324,7 @@ fn topic(written: &Spanned<String>) -> Result<String, Wrong> {
         || topic.chars().any(char::is_control);
     if is_wrong {
         let fact = format!("{topic:?} is no topic: at most {TOPIC_LEN_MAX} bytes, without + and #");
-        return Err(Wrong::at(written, fact, "topic = \"plant/hall-3/interlock\""));
+        return Err(Wrong::at(written, fact).hint("topic = \"plant/hall-3/interlock\""));
     }
     Ok(topic.clone())
 }
@@ -357,7 +339,7 @@ fn within<T: Copy + PartialOrd + std::fmt::Display>(
         Some(value) if bounds.contains(value.get_ref()) => Ok(*value.get_ref()),
         Some(value) => {
             let fact = format!("{} is outside {} to {}", value.get_ref(), bounds.start(), bounds.end());
-            Err(Wrong::at(value, fact, ""))
+            Err(Wrong::at(value, fact))
         }
     }
 }
@@ -431,6 +413,11 @@ mod tests {
         check("device = \"b\"\nbroker = \"mqtt://localhost\"\nca = \"/x\"", "ca and certificate are for TLS");
         check(&format!("{good}password-file = \"/p\""), "a password needs the username");
         check(&format!("{good}password = \"secret\""), "unknown field `password`");
+        check(&format!("{good}username = \"u\"\npassword-file = \"p\""), "password-file is an absolute path");
+        check(
+            &format!("{good}key-file = \"/k\"\nkey-credential = \"k\""),
+            "a key comes from a credential or from a file",
+        );
         check("device = \"b\"\nbroker = \"mqtts://h\"\nca = \"x\"", "\"x\" is not an absolute path");
         check(&format!("{good}key-file = \"/k\""), "a key needs the certificate");
         check(&format!("{good}certificate = \"/k\""), "a certificate needs key-credential or key-file");

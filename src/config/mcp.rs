@@ -344,15 +344,20 @@ fn name(written: &Spanned<String>, seen: &mut BTreeSet<String>) -> Result<String
     Ok(name.clone())
 }
 
-pub(super) fn secret(credential: Option<&String>, file: Option<&PathBuf>) -> Result<Option<Secret>, &'static str> {
+/// Where a secret lies; `what` is what it is called before `-credential` and `-file`.
+pub(super) fn secret(
+    what: &str,
+    credential: Option<&String>,
+    file: Option<&PathBuf>,
+) -> Result<Option<Secret>, String> {
     let is_plain = |name: &str| !name.is_empty() && !name.contains('/') && name != "." && name != "..";
     match (credential, file) {
         (None, None) => Ok(None),
         (Some(name), None) if is_plain(name) => Ok(Some(Secret::Credential(name.clone()))),
-        (Some(_), None) => Err("a credential is named without a path"),
+        (Some(_), None) => Err("a credential is named without a path".to_owned()),
         (None, Some(file)) if file.is_absolute() => Ok(Some(Secret::File(file.clone()))),
-        (None, Some(_)) => Err("token-file is an absolute path"),
-        (Some(_), Some(_)) => Err("a token comes from a credential or from a file, not from both"),
+        (None, Some(_)) => Err(format!("{what}-file is an absolute path")),
+        (Some(_), Some(_)) => Err(format!("a {what} comes from a credential or from a file, not from both")),
     }
 }
 
@@ -364,7 +369,7 @@ fn clients(written: &[Spanned<WrittenClient>]) -> Result<Vec<Client>, Wrong> {
             return Err(Wrong::at(client, format!("{CLIENTS_MAX} clients are told apart at most")));
         }
         let fields = client.get_ref();
-        let token = secret(fields.token_credential.as_ref(), fields.token_file.as_ref())
+        let token = secret("token", fields.token_credential.as_ref(), fields.token_file.as_ref())
             .map_err(|fact| Wrong::at(client, fact))?
             .ok_or_else(|| Wrong::at(client, "a client has token-credential or token-file"))?;
         let mode = match &fields.mode {
@@ -435,8 +440,8 @@ fn prefix(written: Option<&Spanned<String>>, name: &str) -> Result<String, Wrong
 
 fn reach(server: &Spanned<WrittenServer>) -> Result<Reach, Wrong> {
     let fields = server.get_ref();
-    let token =
-        secret(fields.token_credential.as_ref(), fields.token_file.as_ref()).map_err(|fact| Wrong::at(server, fact))?;
+    let token = secret("token", fields.token_credential.as_ref(), fields.token_file.as_ref())
+        .map_err(|fact| Wrong::at(server, fact))?;
     match (&fields.command, &fields.url) {
         (Some(command), None) => {
             let parts = command.get_ref();
@@ -456,7 +461,7 @@ fn reach(server: &Spanned<WrittenServer>) -> Result<Reach, Wrong> {
             }
             let mut env_secrets = BTreeMap::new();
             for (variable, credential) in &fields.env_credentials {
-                let secret = secret(Some(credential), None).map_err(|fact| Wrong::at(server, fact))?;
+                let secret = secret("token", Some(credential), None).map_err(|fact| Wrong::at(server, fact))?;
                 env_secrets.extend(secret.map(|secret| (variable.clone(), secret)));
             }
             let bad = |name: &String| name.is_empty() || name.contains(['=', '\0']);
@@ -501,8 +506,8 @@ fn reach(server: &Spanned<WrittenServer>) -> Result<Reach, Wrong> {
 
 fn oauth(written: &Spanned<WrittenOauth>) -> Result<Oauth, Wrong> {
     let fields = written.get_ref();
-    let secret = secret(fields.client_secret_credential.as_ref(), fields.client_secret_file.as_ref())
-        .map_err(|fact| Wrong::at(written, fact.replace("token", "client-secret")))?;
+    let secret = secret("client-secret", fields.client_secret_credential.as_ref(), fields.client_secret_file.as_ref())
+        .map_err(|fact| Wrong::at(written, fact))?;
     let is_machine = match fields.grant.as_ref().map(|grant| (grant, grant.get_ref().as_str())) {
         None | Some((_, "authorization-code")) => false,
         Some((_, "client-credentials")) => true,

@@ -1,4 +1,4 @@
-//! How fast the past is told, and how many orders are taken: a bucket that fills by the clock.
+//! How fast the past is told, and how many orders are taken: buckets that fill by the clock.
 
 use std::time::Duration;
 
@@ -47,6 +47,31 @@ impl Pace {
     }
 }
 
+/// Orders under way at once, and in a second: a plant's system gives few, though it may give them all at once, and a
+/// flood must not fill the log. As many again are kept for what makes safe.
+const ORDERS_MAX: usize = 8;
+const ORDERS_PER_SECOND: u32 = 20;
+
+/// Which orders are taken.
+#[derive(Debug)]
+pub(super) struct Orders {
+    usual: Pace,
+    /// What others never take: a flood of orders must not hold back an emergency stop.
+    reserve: Pace,
+}
+
+impl Orders {
+    pub(super) fn new(now: Tick) -> Orders {
+        Orders { usual: Pace::at_once(ORDERS_PER_SECOND, now), reserve: Pace::at_once(ORDERS_PER_SECOND, now) }
+    }
+
+    /// Whether one more is taken while so many are under way. What makes safe is looked at only when it matters.
+    pub(super) fn take(&mut self, under_way: usize, makes_safe: impl FnOnce() -> bool, now: Tick) -> bool {
+        (under_way < ORDERS_MAX && self.usual.take(now).is_ok())
+            || (under_way < 2 * ORDERS_MAX && makes_safe() && self.reserve.take(now).is_ok())
+    }
+}
+
 fn full(per_second: u32, time: Duration) -> u64 {
     u64::from(per_second).saturating_mul(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)).max(ROW)
 }
@@ -80,6 +105,18 @@ mod tests {
         assert_eq!(pace.take(Tick(0)), Ok(()));
         assert_eq!(pace.take(Tick(500_000_000)), Err(Duration::from_millis(500)));
         assert_eq!(pace.take(Tick(1_000_000_000)), Ok(()));
+    }
+
+    #[test]
+    fn a_flood_of_orders_holds_back_nothing_that_makes_safe() {
+        let mut orders = Orders::new(Tick(0));
+        let mut taken = |under_way, makes_safe, ms: u64| {
+            (0..100).take_while(|_| orders.take(under_way, || makes_safe, Tick(ms * 1_000_000))).count()
+        };
+        assert_eq!([taken(0, false, 0), taken(0, true, 0), taken(0, true, 1)], [20, 20, 0]);
+        // Orders that do not end hold no place that is kept; there is a last one all the same.
+        assert_eq!([taken(8, false, 2_000), taken(16, true, 2_000), taken(15, true, 2_000)], [0, 0, 20]);
+        assert_eq!(taken(7, false, 2_000), 20);
     }
 
     #[test]

@@ -15,6 +15,7 @@ use interlock_domain::command::bind::{self, BindError};
 use interlock_domain::command::cascade::{self, Begun, Stages, Walk};
 use interlock_domain::command::resolution::{Likeness, Outcome, Refused, Resolution, Slots, Understood};
 use interlock_domain::command::understanding::Understanding;
+use interlock_domain::device::plan::Call;
 use interlock_domain::device::table::Devices;
 use interlock_domain::gate::docket::Answer;
 use interlock_domain::gate::policy::Mode;
@@ -22,7 +23,7 @@ use interlock_domain::id::{QuestionId, RunId, Seq, ToolName};
 use interlock_domain::request::{Asker, Via};
 use interlock_domain::time::Tick;
 use serde_json::{Map, Value, json};
-use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 
 use super::handle::{AnswerTaken, Answered, Mediator, NotTaken, Submitted, Wanted, Who};
@@ -69,6 +70,28 @@ impl Ears {
     #[must_use]
     pub fn new(understanding: Understanding, devices: Arc<Devices>, patience: Duration, lesson: Lesson) -> Ears {
         Ears { understanding, devices, patience, lesson }
+    }
+
+    /// The calls that a command stands for.
+    fn wanted(&self, command: &Understood) -> Result<Vec<Wanted>, BindError> {
+        let known = self.understanding.definition(&command.command).ok_or(BindError::Nothing)?;
+        let slots: Map<String, Value> =
+            command.slots.iter().map(|(name, value)| (name.clone(), value.to_json())).collect();
+        let protective = known.protective && command.likeness != Likeness::Near;
+        let calls = bind::bind(&known.bind, &slots, &self.devices)?;
+        Ok(calls.into_iter().map(|(tool, input)| Wanted { tool, input, protective }).collect())
+    }
+
+    /// Whether words and sounds alone make something of a sentence, and all of it makes safe.
+    fn makes_safe(&self, text: &str) -> bool {
+        let walk = Walk::new(&self.understanding, text, Stages::PURE);
+        let commands = words::all(walk.found());
+        let is_protective = |call: &Wanted| {
+            let planned = || self.devices.plan(&Call::parse(&call.input).ok()?).ok();
+            call.protective || (call.tool.as_str() == "device" && planned().is_some_and(|plan| plan.protective))
+        };
+        !commands.is_empty()
+            && commands.iter().all(|command| self.wanted(command).is_ok_and(|calls| calls.iter().all(is_protective)))
     }
 }
 
@@ -130,6 +153,7 @@ pub struct Declined {
 #[derive(Clone)]
 pub struct Listener {
     inbox: mpsc::Sender<Message>,
+    ears: watch::Receiver<Arc<Ears>>,
     writer: Writer,
 }
 
@@ -139,9 +163,12 @@ impl Listener {
     pub fn new(ears: Ears, mediator: Mediator, writer: Writer, learner: Learner, later: Later) -> (Listener, Owner) {
         let (inbox, outlet) = mpsc::channel(INBOX_LEN_MAX);
         let evidence = writer.clone();
+        let ears = Arc::new(ears);
+        let (in_force, shown) = watch::channel(Arc::clone(&ears));
         let owner = Owner {
             inbox: outlet,
-            ears: Arc::new(ears),
+            ears,
+            in_force,
             later,
             mediator,
             writer,
@@ -151,7 +178,7 @@ impl Listener {
             under_way: JoinSet::new(),
             places: Arc::new(Semaphore::new(UNDER_WAY_MAX)),
         };
-        (Listener { inbox, writer: evidence }, owner)
+        (Listener { inbox, ears: shown, writer: evidence }, owner)
     }
 
     /// Understands a sentence, does what it says if the gate lets it, and answers as `say --json` does.
@@ -162,6 +189,14 @@ impl Listener {
         let (back, answer) = oneshot::channel();
         self.inbox.try_send(Message::Hear { said, back }).map_err(not_taken)?;
         answer.await.map_err(|_| NotTaken::Stopping)
+    }
+
+    /// Whether a sentence is one that makes safe, as far as words and sounds tell. It waits for nobody and keeps nobody
+    /// waiting: whoever holds back a flood asks here what must not be held back with it.
+    #[must_use]
+    pub fn makes_safe(&self, text: &str) -> bool {
+        let ears = Arc::clone(&self.ears.borrow());
+        ears.makes_safe(text)
     }
 
     /// Writes down that a message was not listened to.
@@ -212,6 +247,8 @@ struct Missed {
 pub struct Owner {
     inbox: mpsc::Receiver<Message>,
     ears: Arc<Ears>,
+    /// The same, for who asks without waiting.
+    in_force: watch::Sender<Arc<Ears>>,
     later: Later,
     mediator: Mediator,
     writer: Writer,
@@ -264,6 +301,7 @@ impl Owner {
                     Some(Message::Swap { ears, back }) => {
                         self.later.teach(&ears.lesson);
                         self.ears = Arc::from(ears);
+                        self.in_force.send_replace(Arc::clone(&self.ears));
                         let _ = back.send(());
                     }
                 },
@@ -359,7 +397,7 @@ impl Owner {
         // Nothing of a sequence is handed in unless all of it can be.
         let mut plan = Vec::new();
         for command in &understood {
-            match self.wanted(command) {
+            match self.ears.wanted(command) {
                 Ok(calls) => plan.push((command.clone(), calls)),
                 Err(BindError::Missing(missing)) if understood.len() == 1 => {
                     return self.ask_for(draft, command.clone(), missing, back);
@@ -442,15 +480,6 @@ impl Owner {
             let missed = Missed { text: said.text.clone(), until: now.after(MISS_PATIENCE) };
             self.missed.insert(said.speaker.clone(), missed);
         }
-    }
-
-    fn wanted(&self, command: &Understood) -> Result<Vec<Wanted>, BindError> {
-        let known = self.ears.understanding.definition(&command.command).ok_or(BindError::Nothing)?;
-        let slots: Map<String, Value> =
-            command.slots.iter().map(|(name, value)| (name.clone(), value.to_json())).collect();
-        let protective = known.protective && command.likeness != Likeness::Near;
-        let calls = bind::bind(&known.bind, &slots, &self.ears.devices)?;
-        Ok(calls.into_iter().map(|(tool, input)| Wanted { tool, input, protective }).collect())
     }
 
     async fn act(&mut self, draft: Draft, plan: Vec<(Understood, Vec<Wanted>)>, back: oneshot::Sender<Value>) {

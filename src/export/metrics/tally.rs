@@ -14,7 +14,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::super::told;
-use crate::engine::log::{Acks, Log, Query};
+use crate::engine::log::{Acks, Error, Log, Query};
 use crate::record::{Recorded, Row};
 
 /// Rows come in crowds: so long they are left to gather.
@@ -147,6 +147,12 @@ impl Counter {
             let query = Query { after: Some(*read), limit: Some(READ_MAX), ..Query::default() };
             let rows = match self.log.query(query).await {
                 Ok(rows) => rows,
+                // It will not be readable later either: it and those just before it are told as not looked at.
+                Err(Error::Row { seq, .. }) if seq.unsigned_abs() > read.0 => {
+                    tally.skipped += seq.unsigned_abs() - read.0;
+                    *read = Seq(seq.unsigned_abs());
+                    continue;
+                }
                 Err(error) => {
                     // The next commit tries again; what is too far behind by then is skipped and told.
                     tracing::warn!(%error, "the evidence log cannot be read for the metrics");

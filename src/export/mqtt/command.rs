@@ -64,8 +64,8 @@ struct Written {
 }
 
 impl Desk {
-    /// Reads a message and remembers its id.
-    pub(super) fn read(&mut self, message: Message<'_>, now: Wall) -> Result<Order, Declined> {
+    /// Reads a message.
+    pub(super) fn read(&self, message: Message<'_>, now: Wall) -> Result<Order, Declined> {
         if message.payload.len() > MESSAGE_LEN_MAX {
             let found = message.payload.len();
             return Err(Declined::new("too_large", format!("{found} bytes; {MESSAGE_LEN_MAX} are read at most")));
@@ -110,13 +110,16 @@ impl Desk {
         if sentence.chars().count() > TEXT_LEN_MAX {
             return declined("too_large", format!("the text has more than {TEXT_LEN_MAX} characters"));
         }
-        if let Some(id) = &id {
-            if self.ids.len() == IDS_KEPT {
-                self.ids.pop_front();
-            }
-            self.ids.push_back(id.clone());
-        }
         Ok(Order { text: sentence.to_owned(), id })
+    }
+
+    /// Remembers an order that is done: it does not come a second time. One that found no room may.
+    pub(super) fn remember(&mut self, order: &Order) {
+        let Some(id) = &order.id else { return };
+        if self.ids.len() == IDS_KEPT {
+            self.ids.pop_front();
+        }
+        self.ids.push_back(id.clone());
     }
 }
 
@@ -154,9 +157,14 @@ mod tests {
 
     const NOW: Wall = Wall(1_000);
 
+    fn take(desk: &mut Desk, message: Message<'_>) -> Result<(String, Option<String>), &'static str> {
+        let order = desk.read(message, NOW).map_err(|declined| declined.code)?;
+        desk.remember(&order);
+        Ok((order.text, order.id))
+    }
+
     fn read(desk: &mut Desk, payload: &str) -> Result<(String, Option<String>), &'static str> {
-        let message = Message { payload: payload.as_bytes(), is_retained: false, is_repeated: false };
-        desk.read(message, NOW).map(|order| (order.text, order.id)).map_err(|declined| declined.code)
+        take(desk, Message { payload: payload.as_bytes(), is_retained: false, is_repeated: false })
     }
 
     #[test]
@@ -196,8 +204,9 @@ mod tests {
             is_retained,
             is_repeated,
         };
-        let mut code = |message| desk.read(message, NOW).map(|_| ()).map_err(|declined| declined.code);
         let with_id = r#"{"text": "a", "id": "1"}"#;
+        assert!(desk.read(message(with_id, false, false), NOW).is_ok(), "one that finds no room may come again");
+        let mut code = |message| take(desk, message).map(|_| ());
         assert_eq!(code(message(with_id, true, false)), Err("retained"));
         assert_eq!(code(message(with_id, false, true)), Ok(()), "the first was never taken");
         assert_eq!(code(message(with_id, false, false)), Err("repeated"));

@@ -19,7 +19,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior};
 
 use super::super::outbox::{Gap, Missing};
-use super::super::pace::Pace;
+use super::super::pace::{Orders, Pace};
 use super::super::told;
 use super::command::{self, answer_topic};
 use super::message::{self, ALARMS, CHECKPOINT, EVIDENCE, STATE};
@@ -47,11 +47,6 @@ const SILENCE_MAX: Duration = Duration::from_secs(40);
 
 /// The longest message that is taken from the broker, in bytes: it is told so, and holds back what is longer.
 const INCOMING_MAX: u32 = 256 * 1024;
-
-/// Orders under way at once, and in a second: a plant's system gives few, though it may give them all at once, and a
-/// flood must not fill the log.
-const ORDERS_MAX: usize = 8;
-const ORDERS_PER_SECOND: u32 = 20;
 
 /// How long the end of the daemon waits until the broker has heard that the box goes.
 const PARTING: Duration = Duration::from_secs(1);
@@ -103,7 +98,7 @@ pub(super) struct Link<'a> {
     unread: bool,
     /// Commands that are under way: where each answer goes, and what it says.
     orders: JoinSet<Answer>,
-    order_pace: Pace,
+    room: Orders,
 }
 
 /// An answer on its way.
@@ -147,7 +142,7 @@ impl Link<'_> {
             checkpoint: String::new(),
             unread: false,
             orders: JoinSet::new(),
-            order_pace: Pace::at_once(ORDERS_PER_SECOND, Exporter::now()),
+            room: Orders::new(Exporter::now()),
         };
         link.run(heard).await
     }
@@ -205,8 +200,8 @@ impl Link<'_> {
     async fn welcome(&mut self, connack: &ConnAck) -> Result<(), Broken> {
         self.packet_max = connack.properties.as_ref().and_then(|properties| properties.max_packet_size);
         self.past = self.exporter.last();
-        let broker = message::about(&self.exporter.settings.host, self.exporter.settings.port);
-        tracing::info!(broker = %broker["broker"], waiting = self.exporter.outbox.waiting(self.past), "MQTT broker");
+        let broker = self.exporter.settings.broker();
+        tracing::info!(broker, waiting = self.exporter.outbox.waiting(self.past), "MQTT broker");
         self.exporter.standing.send_modify(|standing| standing.connections += 1);
         let online = message::state(&self.exporter.settings.device, true);
         self.publish(STATE, true, online, Cargo::Other)?;
@@ -310,24 +305,28 @@ impl Link<'_> {
         }
         match self.read_after(after, READ_MAX).await {
             Ok(rows) => self.batch.extend(rows.into_iter().filter(|recorded| recorded.seq <= last)),
-            Err(Error::Row { seq, .. }) => {
+            Err(Error::Row { seq, .. }) if seq.unsigned_abs() > after.0 => {
                 let bad = Seq(seq.unsigned_abs());
                 let before = usize::try_from(bad.0.saturating_sub(after.0 + 1)).unwrap_or(READ_MAX).min(READ_MAX);
                 let rows = if before == 0 { Ok(Vec::new()) } else { self.read_after(after, before).await };
                 match rows {
                     Ok(rows) if !rows.is_empty() => self.batch.extend(rows),
-                    Ok(_) | Err(_) => {
+                    Ok(_) | Err(Error::Row { .. }) => {
                         // It stands there and says nothing: it is told as missing, and what follows goes on.
                         self.send_gap(&Gap { first: Seq(after.0 + 1), last: bad, why: Missing::Unreadable })?;
                     }
+                    Err(error) => self.read_later(&error),
                 }
             }
-            Err(error) => {
-                tracing::warn!(%error, "the evidence log cannot be read for the export; it is tried again");
-                self.unread = true;
-            }
+            Err(error) => self.read_later(&error),
         }
         Ok(!self.batch.is_empty())
+    }
+
+    /// What fails now may go later: nothing is left out for it.
+    fn read_later(&mut self, error: &Error) {
+        tracing::warn!(%error, "the evidence log cannot be read for the export; it is tried again");
+        self.unread = true;
     }
 
     async fn read_after(&self, after: Seq, limit: usize) -> Result<Vec<Recorded>, Error> {
@@ -366,16 +365,20 @@ impl Link<'_> {
             text: String::new(),
         };
         let device = self.exporter.settings.device.clone();
-        if self.orders.len() >= ORDERS_MAX || self.order_pace.take(Exporter::now()).is_err() {
-            // Not written down: a flood must not fill the log.
-            let text = message::declined(&device, None, "busy", "too many orders at once");
-            return self.answer(Answer { text, ..answer_to });
-        }
         let read =
             command::Message { payload: &message.payload, is_retained: message.retain, is_repeated: message.dup };
+        let read = self.exporter.desk.read(read, clock::wall());
+        let makes_safe = || read.as_ref().is_ok_and(|order| self.exporter.ears.makes_safe(&order.text));
+        if !self.room.take(self.orders.len(), makes_safe, Exporter::now()) {
+            // Not written down: a flood must not fill the log.
+            let id = read.as_ref().map_or_else(|declined| declined.id.as_deref(), |order| order.id.as_deref());
+            let text = message::declined(&device, id, "busy", "too many orders at once");
+            return self.answer(Answer { text, ..answer_to });
+        }
         let speaker = format!("{topic}@mqtt");
-        match self.exporter.desk.read(read, clock::wall()) {
+        match read {
             Ok(order) => {
+                self.exporter.desk.remember(&order);
                 let said = Said {
                     text: order.text,
                     speaker,

@@ -92,11 +92,6 @@ pub(super) fn reason(text: &str) -> String {
     plain(text, 200)
 }
 
-/// For rows of the log about a connection.
-pub(super) fn about(host: &str, port: u16) -> Value {
-    json!({ "broker": format!("{host}:{port}") })
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::super::notice::Kind;

@@ -66,6 +66,13 @@ pub struct Settings {
     pub commands: Option<(String, Reins)>,
 }
 
+impl Settings {
+    /// The broker, for a person.
+    fn broker(&self) -> String {
+        format!("{}:{}", self.host, self.port)
+    }
+}
+
 /// How it goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Standing {
@@ -190,7 +197,7 @@ impl Exporter {
     fn say(&self, broken: &Broken, told: &mut String) {
         let why = broken.to_string();
         if why != *told {
-            let broker = format!("{}:{}", self.settings.host, self.settings.port);
+            let broker = self.settings.broker();
             tracing::warn!(kind = "EXPORT_CUT", broker, "the MQTT broker is not reached; rows wait in the log: {why}");
             *told = why;
         }

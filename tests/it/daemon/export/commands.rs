@@ -1,6 +1,7 @@
 //! Commands on a topic: the narrowest authority, and what is no order.
 
-use std::process::Command;
+use std::io::Write;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -10,6 +11,9 @@ use super::{config, skipped};
 use crate::daemon::{Daemon, Home, Register};
 
 const TOPIC: &str = "plant/orders";
+
+/// More than are taken in a second.
+const FLOOD: usize = 60;
 
 fn publish(broker: &Broker, message: &str, more: &[&str]) {
     let [.., program] = mosquitto().unwrap();
@@ -88,6 +92,44 @@ fn with_the_authority_to_ask_a_person_answers_and_not_the_topic() {
     assert_eq!(daemon.list("ask.list").len(), 1);
     daemon.ask("ask.allow", json!({ "question": question })).unwrap();
     daemon.eventually("the pump", || (two.read() == 1).then_some(()));
+    // Nobody is told that the topic has less authority while it has not.
+    let path = daemon.path("interlock.toml");
+    let text = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(&path, text.replace("\"ask\"", "\"protective\"")).unwrap();
+    let refused = daemon.cli(&["reload"]);
+    assert_eq!(refused.status.code(), Some(78));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("export.mqtt cannot change while"), "{refused:?}");
+}
+
+#[test]
+fn an_emergency_stop_in_a_flood_of_orders_is_taken() {
+    if mosquitto().is_none() {
+        return skipped("commands::an_emergency_stop_in_a_flood_of_orders_is_taken");
+    }
+    let broker = Broker::start("");
+    let (daemon, receiver) = start(&broker, "");
+    let one = Register::of(&daemon, "pump-1", "running");
+    assert_eq!(daemon.say("启动一号泵")["result"], "done");
+    daemon.eventually("the pump", || (one.read() == 1).then_some(()));
+    let [.., program] = mosquitto().unwrap();
+    let port = broker.port.to_string();
+    let mut child = Command::new(program)
+        .args(["-h", "127.0.0.1", "-p", &port, "-V", "5", "-q", "1", "-t", TOPIC, "-l"])
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = "查询一号水泵流量\n".repeat(FLOOD) + "全线急停\n";
+    child.stdin.take().unwrap().write_all(lines.as_bytes()).unwrap();
+    assert!(child.wait().unwrap().success());
+    let answers =
+        |inbox: &super::broker::Inbox| inbox.messages.iter().filter(|(to, _)| to.ends_with("/answer")).count();
+    receiver.until("every answer", |inbox| answers(inbox) == FLOOD + 1);
+    let answers = receiver.json("/answer");
+    let busy = answers.iter().filter(|answer| answer["code"] == "busy").count();
+    assert!(busy > 0, "this was no flood");
+    let stop = answers.iter().find(|answer| answer["query"] == "全线急停").expect("the stop was held back");
+    assert_eq!((&stop["decision"], &stop["result"]), (&json!("allow"), &json!("done")), "{stop}");
+    daemon.eventually("the standstill", || (one.read() == 0).then_some(()));
 }
 
 #[test]
