@@ -617,6 +617,13 @@ mod tests {
              fewer commands without a question; Landlock is there from Linux 5.13 on",
         );
         check(
+            "sandbox",
+            |facts| facts.sandbox = Support { landlock: None, seccomp: false },
+            "note sandbox      neither Landlock nor filters of system calls on this kernel: a command may do what the \
+             daemon may -> allow fewer commands without a question; use a kernel (Linux 5.13 or later) with \
+             CONFIG_SECCOMP_FILTER and CONFIG_SECURITY_LANDLOCK",
+        );
+        check(
             "network",
             |facts| facts.loopback = Err("no such device".to_owned()),
             "BAD  network      no port on loopback: no such device -> bring it up: ip link set lo up",

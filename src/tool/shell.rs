@@ -215,8 +215,9 @@ pub(super) struct Running {
 }
 
 impl Running {
-    /// Starts a program in a directory, with the short environment; with a reach, in a sandbox of its own. A fork waits until the program is loaded, a
-    /// millisecond or more: that is done by a thread for waiting, so that no other call starts later for it.
+    /// Starts a program in a directory, with the short environment; with a reach, in a sandbox of its own. A fork waits
+    /// until the program is loaded, a millisecond or more: that is done by a thread for waiting, so that no other call
+    /// starts later for it.
     ///
     /// # Errors
     /// How the call ends that it was started for.

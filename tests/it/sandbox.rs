@@ -132,10 +132,11 @@ fn devices_are_shut_but_for_the_harmless_ones() {
     let others =
         others.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_char_device() || kind.is_block_device()));
     let device = others.map(|entry| entry.path()).find(|path| !HARMLESS.contains(&path.to_str().unwrap_or_default()));
-    if let Some(device) = device {
-        let (_, said) = run(&Reach::default(), &format!("head -c 1 {} < /dev/null", device.display()));
-        assert!(said.contains("ermission denied"), "{}: {said}", device.display());
-    }
+    let Some(device) = device else {
+        return skipped("devices_are_shut_but_for_the_harmless_ones", "this machine has no other device");
+    };
+    let (_, said) = run(&Reach::default(), &format!("head -c 1 {} < /dev/null", device.display()));
+    assert!(said.contains("ermission denied"), "{}: {said}", device.display());
 }
 
 /// Python asks the kernel by number and says what it answered.

@@ -90,7 +90,9 @@ impl Label {
             return Err(Wrong::NoImage);
         }
         let bytes = u64::from_le_bytes(head[40..48].try_into().map_err(|_| Wrong::NoImage)?);
-        from.seek(SeekFrom::Start(bytes.next_multiple_of(BLOCK)))?;
+        // Whatever an image says of its length.
+        let end = bytes.checked_next_multiple_of(BLOCK).filter(|end| *end <= i64::MAX as u64).ok_or(Wrong::NoLabel)?;
+        from.seek(SeekFrom::Start(end))?;
         let mut text = Vec::new();
         from.take(BLOCK).read_to_end(&mut text)?;
         let text = String::from_utf8(text).map_err(|_| Wrong::NoLabel)?;
@@ -174,6 +176,8 @@ pub fn unhex(text: &str) -> Option<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+
     use super::*;
     use crate::examples;
 
@@ -203,6 +207,9 @@ mod tests {
         }
         examples::flip(&mut file, 0);
         assert_eq!(Label::read(&mut file), Err(Wrong::NoImage));
+        let (mut file, ..) = examples::slot(5000);
+        file.seek(SeekFrom::Start(40)).and_then(|_| file.write_all(&u64::MAX.to_le_bytes())).expect("a length");
+        assert_eq!(Label::read(&mut file), Err(Wrong::NoLabel));
         let (mut file, ..) = examples::slot(5000);
         file.set_len(6000).expect("cut off");
         assert_eq!(Label::read(&mut file), Err(Wrong::NoLabel));

@@ -2,7 +2,7 @@
 //!
 //! Interlock itself knows nothing of slots: this is a program of the image (`cross/image`), and the gate that it keeps
 //! is about the box, not about calls. It never judges a slot by what it says of itself: label and content are held
-//! against each other and against the maker's key.
+//! against each other, and what comes in against the maker's key.
 
 pub mod counters;
 pub mod label;

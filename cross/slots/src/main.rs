@@ -146,8 +146,11 @@ fn gate() -> Result<(), String> {
         println!("slot {letter} is on trial");
         if let Err(why) = steady() {
             println!("slot {letter} is not well: {why}; starting again, {} starts left", now.left(running));
-            let status = Command::new("systemctl").arg("reboot").status();
-            return status.map(drop).map_err(|e| format!("systemctl reboot: {e}"));
+            return match Command::new("systemctl").arg("reboot").status() {
+                Ok(status) if status.success() => Ok(()),
+                Ok(status) => Err(format!("systemctl reboot: {status}")),
+                Err(e) => Err(format!("systemctl reboot: {e}")),
+            };
         }
     }
     if let Some(other) = now.well(running) {

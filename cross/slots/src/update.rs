@@ -73,10 +73,10 @@ pub fn update(here: &Here<'_>, file: &Path) -> Result<Label, NoUpdate> {
 
     copy(&mut from, &mut to, label.bytes).map_err(writing)?;
     to.sync_all().map_err(writing)?;
-    // Reopened: what this handle has cached is not what lies there.
+    // Closed first: with its last handle, a block device forgets what is cached, which is not what lies there.
+    drop(to);
     let mut back = File::open(here.other).map_err(writing)?;
-    let (read, _) = Label::read(&mut back).map_err(NoUpdate::ReadBack)?;
-    read.hold_against(&mut back).map_err(NoUpdate::ReadBack)?;
+    is_there(&label, &mut back).map_err(NoUpdate::ReadBack)?;
 
     counters.try_out(here.running.other());
     counters.write(here.counters).map_err(writing)?;
@@ -92,6 +92,15 @@ fn judged(here: &Here<'_>, from: &mut File) -> Result<Label, Wrong> {
     }
     label.hold_against(from)?;
     Ok(label)
+}
+
+/// What was written is what was judged: the file may have become another one in between.
+fn is_there(judged: &Label, back: &mut File) -> Result<(), Wrong> {
+    let (read, _) = Label::read(back)?;
+    if read != *judged {
+        return Err(Wrong::Stranger);
+    }
+    judged.hold_against(back)
 }
 
 /// An old label must not stand behind a new image: the image's start, which says where the label is, is cleared first
@@ -148,6 +157,17 @@ mod tests {
         let mut written = File::open(here.folder.join("b")).expect("the slot");
         assert_eq!(Label::read(&mut written).map(|(read, _)| read), Ok(label.clone()));
         assert_eq!(label.hold_against(&mut written), Ok(()));
+    }
+
+    #[test]
+    fn what_was_judged_is_what_must_be_there() {
+        let (mut file, label, _) = examples::slot(9000);
+        assert_eq!(is_there(&label, &mut file), Ok(()));
+        // Whole by itself, and another one.
+        let (mut other, ..) = examples::slot(9001);
+        assert_eq!(is_there(&label, &mut other), Err(Wrong::Stranger));
+        examples::flip(&mut file, 8000);
+        assert!(matches!(is_there(&label, &mut file), Err(Wrong::Damaged { .. })));
     }
 
     #[test]

@@ -221,8 +221,8 @@ fn judged(board: &Board, binary: &Path) -> Result<Vec<String>, String> {
     let newest = newest_glibc(&symbols).ok_or("the binary names no version of glibc")?;
     if newest > board.glibc {
         return Err(format!(
-            "the binary asks for GLIBC_{}.{}; {} has {:?}",
-            newest.0, newest.1, board.name, board.glibc
+            "the binary asks for GLIBC_{}.{}; {} has {}.{}",
+            newest.0, newest.1, board.name, board.glibc.0, board.glibc.1
         ));
     }
     let sections = machine::said("readelf", &["--sections", "--wide", &binary.to_string_lossy()])?;
@@ -242,6 +242,21 @@ fn judged(board: &Board, binary: &Path) -> Result<Vec<String>, String> {
     }
     said.push(format!("runs here: {}", String::from_utf8_lossy(&version.stdout).trim()));
     Ok(said)
+}
+
+/// A binary for another processor would install and never start.
+pub(crate) fn is_for(board: &Board, binary: &Path) -> Result<(), String> {
+    let header = machine::said("readelf", &["--file-header", "--wide", &binary.to_string_lossy()])?;
+    let wanted = match board.machine() {
+        "aarch64" => "AArch64",
+        "x86_64" => "X86-64",
+        other => return Err(format!("{other}: readelf's name of this processor is not known")),
+    };
+    let found = header.lines().find_map(|line| line.trim().strip_prefix("Machine:")).unwrap_or("nothing").trim();
+    match found.contains(wanted) {
+        true => Ok(()),
+        false => Err(format!("{} is for {found}; {} is {wanted}", binary.display(), board.name)),
+    }
 }
 
 /// The newest `GLIBC_a.b` in what readelf says of the versions that are needed.

@@ -2,8 +2,7 @@
 //!
 //! The disk has a loader with two root slots that are read-only, a partition for what a site changes, and one for
 //! Interlock's state. All content comes from Debian's packages, from `cross/image/` and from this tree; nothing is
-//! written outside the target directory. The files of Interlock itself are one list (`content`), so that a package can
-//! take its place.
+//! written outside the target directory. The files of Interlock itself are those of its packages (`content`).
 
 mod chance;
 mod content;

@@ -35,7 +35,7 @@ cargo xtask image --board NAME [--binary FILE] [--site FOLDER]
                                the raw disk that a box boots from, and the slot file that updates one; as root
 cargo xtask image update --board NAME
                                only the slot file
-cargo xtask image trial --board NAME [start|cuts|update|faults…] [--cuts N] [--as-made]
+cargo xtask image trial --board NAME [start|cuts|control|update|faults…] [--cuts N] [--as-made]
                                that image as a box under emulation
 cargo xtask package --board NAME [--binary FILE]
                                a .deb and an .rpm of that release, or of a program that is there already

@@ -1,7 +1,8 @@
 //! `cargo xtask package --board NAME`: a .deb and an .rpm of a release, with what it needs and what it owes.
 //!
 //! The list of what goes where stands once, in the root manifest (`[package.metadata.deb]`); the .rpm has the same with
-//! the few other places that its distributions want. Both are made out of the one staged folder.
+//! the few other places that its distributions want, and an image (`Stage::items`) the same as the .deb. All are made out
+//! of the one staged folder.
 
 pub(crate) mod notices;
 mod trial;
@@ -10,9 +11,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
-use crate::board::Board;
+use crate::board::{Board, is_for};
 use crate::machine::{must, said};
-use crate::{Places, board, machine, runtime};
+use crate::{Places, board, machine};
 
 pub(crate) use trial::trial;
 
@@ -71,23 +72,17 @@ pub(crate) fn package(places: &Places, arguments: &[String]) -> Result<ExitCode,
     Ok(ExitCode::SUCCESS)
 }
 
-/// A binary for another processor would install and never start.
-fn is_for(board: &Board, binary: &Path) -> Result<(), String> {
-    let header = said("readelf", &["--file-header", &binary.to_string_lossy()])?;
-    let machine = match board.machine() {
-        "aarch64" => "AArch64",
-        "x86_64" => "X86-64",
-        other => other,
-    };
-    let found = header.lines().find_map(|line| line.trim().strip_prefix("Machine:")).unwrap_or("nothing").trim();
-    match found.contains(machine) {
-        true => Ok(()),
-        false => Err(format!("{} is for {found}; {} is {machine}", binary.display(), board.name)),
-    }
+/// A file as it is put onto a box.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Item {
+    pub(crate) from: PathBuf,
+    /// From the root of the box, without a slash before it.
+    pub(crate) to: String,
+    pub(crate) mode: u32,
 }
 
 /// A folder that looks like a target directory to the packagers.
-struct Stage<'p> {
+pub(crate) struct Stage<'p> {
     places: &'p Places,
     board: &'p Board,
     folder: PathBuf,
@@ -96,9 +91,9 @@ struct Stage<'p> {
 }
 
 impl<'p> Stage<'p> {
-    fn fill(places: &'p Places, board: &'p Board, binary: &Path) -> Result<Stage<'p>, String> {
+    pub(crate) fn fill(places: &'p Places, board: &'p Board, binary: &Path) -> Result<Stage<'p>, String> {
         let folder = board.place(places).join("package");
-        let release = folder.join(&board.target).join("release");
+        let release = released(&folder, board);
         let package = release.join("package");
         emptied(&package)?;
         copied(binary, &release.join("interlock"))?;
@@ -113,9 +108,7 @@ impl<'p> Stage<'p> {
 
     /// ONNX Runtime and its licences.
     fn library(&self, package: &Path) -> Result<(), String> {
-        let brought = self.board.place(self.places).join("onnxruntime");
-        let python = machine::interpreter(self.places)?;
-        runtime::bring(&self.places.root, &self.board.onnxruntime, self.board.machine(), &brought, &python)?;
+        let brought = board::runtime(self.places, self.board)?;
         let place = package.join("runtime");
         emptied(&place)?;
         for file in listed(&brought)? {
@@ -176,6 +169,11 @@ impl<'p> Stage<'p> {
         pin.map(str::to_owned).ok_or_else(|| format!("{}: it pins nothing", pins.display()))
     }
 
+    /// The list of the packages, file by file.
+    pub(crate) fn items(&self) -> Result<Vec<Item>, String> {
+        items(&assets(&self.places.root)?, &self.places.root, &released(&self.folder, self.board))
+    }
+
     /// Both packages, of that version or of the manifest's.
     fn packages(&self, version: Option<&str>) -> Result<Packages, String> {
         let tools = machine::cargo_tools(self.places, &["cargo-deb", "cargo-generate-rpm"])?;
@@ -214,22 +212,59 @@ impl<'p> Stage<'p> {
     }
 }
 
-/// The table of the .rpm's files, made of that of the .deb.
-fn rpm_assets(root: &Path) -> Result<String, String> {
+/// What stands for `target/release` of the list.
+fn released(folder: &Path, board: &Board) -> PathBuf {
+    folder.join(&board.target).join("release")
+}
+
+/// A row of the list: a file or all files of a folder (`*`), a place or a folder (`/` at its end), a mode.
+struct Asset {
+    source: String,
+    place: String,
+    mode: String,
+}
+
+/// The list as the manifest has it.
+fn assets(root: &Path) -> Result<Vec<Asset>, String> {
     let manifest = root.join("Cargo.toml");
     let text = fs::read_to_string(&manifest).map_err(|e| format!("{}: {e}", manifest.display()))?;
     let table: toml::Table = text.parse().map_err(|e| format!("{}: {e}", manifest.display()))?;
     let deb = table.get("package").and_then(|t| t.get("metadata")).and_then(|t| t.get("deb"));
     let assets =
         deb.and_then(|t| t.get("assets")).and_then(toml::Value::as_array).ok_or("no [package.metadata.deb]")?;
-    let mut rows = Vec::new();
-    for asset in assets {
-        let words: Vec<&str> = asset.as_array().into_iter().flatten().filter_map(toml::Value::as_str).collect();
+    let asset = |row: &toml::Value| {
+        let words: Vec<&str> = row.as_array().into_iter().flatten().filter_map(toml::Value::as_str).collect();
         let [source, place, mode] = words[..] else {
-            return Err(format!("{asset:?}: source, place and mode are wanted"));
+            return Err(format!("{row:?}: source, place and mode are wanted"));
         };
-        rows.push(rpm_row(source, place, mode));
+        Ok(Asset { source: source.to_owned(), place: place.to_owned(), mode: mode.to_owned() })
+    };
+    assets.iter().map(asset).collect()
+}
+
+/// The list with the files that it names: in the tree, or below what was made for the packages.
+fn items(assets: &[Asset], root: &Path, release: &Path) -> Result<Vec<Item>, String> {
+    let mut items = Vec::new();
+    for Asset { source, place, mode } in assets {
+        let mode = u32::from_str_radix(mode, 8).map_err(|e| format!("{source}: mode {mode}: {e}"))?;
+        let from = source.strip_prefix("target/release/").map_or_else(|| root.join(source), |made| release.join(made));
+        let files = match from.parent() {
+            Some(folder) if from.ends_with("*") => listed(folder)?,
+            _ => vec![from],
+        };
+        for from in files {
+            let name = from.file_name().unwrap_or_default().to_string_lossy();
+            let to = if place.ends_with('/') { format!("{place}{name}") } else { place.clone() };
+            items.push(Item { from, to, mode });
+        }
     }
+    Ok(items)
+}
+
+/// The table of the .rpm's files, made of that of the .deb.
+fn rpm_assets(root: &Path) -> Result<String, String> {
+    let mut rows: Vec<String> =
+        assets(root)?.iter().map(|Asset { source, place, mode }| rpm_row(source, place, mode)).collect();
     rows.push(rpm_row(RPM_ALSO.0, RPM_ALSO.1.trim_start_matches('/'), "644"));
     Ok(format!("assets = [\n{}]\n", rows.concat()))
 }
@@ -259,7 +294,7 @@ fn listed(folder: &Path) -> Result<Vec<PathBuf>, String> {
     Ok(files)
 }
 
-fn emptied(folder: &Path) -> Result<(), String> {
+pub(crate) fn emptied(folder: &Path) -> Result<(), String> {
     let _ = fs::remove_dir_all(folder);
     fs::create_dir_all(folder).map_err(|e| format!("{}: {e}", folder.display()))
 }
@@ -297,6 +332,32 @@ mod tests {
             assert!(list.contains(row), "{row}\n{list}");
         }
         assert!(list.parse::<toml::Table>().is_ok());
+    }
+
+    #[test]
+    fn an_image_gets_each_file_of_the_list() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("a root");
+        let release = std::env::temp_dir().join(format!("interlock-items-{}", std::process::id()));
+        let runtime = release.join("package/runtime");
+        emptied(&runtime).expect("a folder");
+        for name in ["libonnxruntime.so.1", "onnxruntime-LICENSE"] {
+            written(&runtime.join(name), "").expect("a file");
+        }
+        let rows = assets(root).expect("the manifest has a list");
+        let items = items(&rows, root, &release).expect("each has a mode");
+        assert_eq!(items.len(), rows.len() + 1, "one row names two files");
+        for (from, to, mode) in [
+            (release.join("interlock"), "usr/bin/interlock", 0o755),
+            (root.join("systemd/sysusers.conf"), "usr/lib/sysusers.d/interlock.conf", 0o644),
+            (root.join("systemd/interlock.toml"), "etc/interlock/interlock.toml", 0o640),
+            (runtime.join("libonnxruntime.so.1"), "usr/lib/interlock/libonnxruntime.so.1", 0o644),
+            (runtime.join("onnxruntime-LICENSE"), "usr/lib/interlock/onnxruntime-LICENSE", 0o644),
+            (release.join("package/third-party.txt.gz"), "usr/share/doc/interlock/third-party.txt.gz", 0o644),
+        ] {
+            let item = Item { from, to: to.to_owned(), mode };
+            assert!(items.contains(&item), "{item:?}\n{items:#?}");
+        }
+        fs::remove_dir_all(&release).expect("it was there");
     }
 
     #[test]

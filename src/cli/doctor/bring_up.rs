@@ -121,8 +121,11 @@ fn differences(cpu: &[Vec<Candidate>], npu: &[Vec<Candidate>]) -> Compared {
             compared.other_labels += 1;
         }
         let confidence = |best: Option<&Candidate>| best.map_or(0.0, |best| best.confidence);
-        compared.furthest = compared.furthest.max((confidence(cpu) - confidence(npu)).abs());
+        let apart = (confidence(cpu) - confidence(npu)).abs();
+        // No number at all is as far as can be; `max` alone would pass over it.
+        compared.furthest = compared.furthest.max(if apart.is_nan() { f32::INFINITY } else { apart });
     }
+    compared.other_labels += cpu.len().abs_diff(npu.len());
     compared
 }
 
@@ -332,6 +335,9 @@ mod tests {
         let Compared { sentences, other_labels, furthest } = differences(&cpu, &npu);
         assert_eq!((sentences, other_labels), (3, 1));
         assert!((furthest - 0.1).abs() < 1e-6, "{furthest}");
+        // An answer that is missing, and one that is no number.
+        let npu = [best("a", f32::NAN), best("b", 0.5)];
+        assert_eq!(differences(&cpu, &npu), Compared { sentences: 3, other_labels: 1, furthest: f32::INFINITY });
     }
 
     #[test]

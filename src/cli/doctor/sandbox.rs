@@ -9,6 +9,15 @@ const WITH_SIGNALS: u32 = 6;
 pub(super) fn judge(support: Support) -> Line {
     let missing = |en: &str, zh: &str| line("sandbox", Verdict::Note, en, zh);
     match support {
+        Support { landlock: None, seccomp: false } => missing(
+            "neither Landlock nor filters of system calls on this kernel: a command may do what the daemon may",
+            "内核既没有 Landlock 也不支持系统调用过滤：命令可做守护进程可做的一切",
+        )
+        .advise(
+            "allow fewer commands without a question; use a kernel (Linux 5.13 or later) with CONFIG_SECCOMP_FILTER and \
+             CONFIG_SECURITY_LANDLOCK",
+            "请减少免确认的命令；请使用启用 CONFIG_SECCOMP_FILTER 和 CONFIG_SECURITY_LANDLOCK 的内核（Linux 5.13 起）",
+        ),
         Support { seccomp: false, .. } => missing(
             "no filters of system calls on this kernel: a command has all of the daemon's",
             "内核不支持系统调用过滤：命令可使用守护进程的全部系统调用",

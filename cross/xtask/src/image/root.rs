@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 
 use super::{Recipe, content};
 use crate::machine::{self, must};
+use crate::package::emptied;
 
 const RELEASE: &str = "bookworm";
 
@@ -103,11 +104,6 @@ pub(super) fn packed(root: &Path, image: &Path) -> Result<(), String> {
         "-no-xattrs",
     ]);
     must(&mut squash, "see the words above")
-}
-
-fn emptied(folder: &Path) -> Result<(), String> {
-    let _ = fs::remove_dir_all(folder);
-    fs::create_dir_all(folder).map_err(|e| format!("{}: {e}", folder.display()))
 }
 
 /// Debian's system, as an archive; made anew when the list of packages changes.
