@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
-use hyper::body::{Body as _, Incoming};
+use hyper::body::Incoming;
 use hyper::header::{self, HeaderMap, HeaderValue};
 use hyper::{Response, StatusCode};
 use serde_json::{Map, Value};
@@ -16,9 +16,10 @@ use super::form::Form;
 use super::page;
 use super::pages;
 use super::visit::{Note, Visit};
+use crate::agents::front::body::{self, NotRead};
 use crate::control::wire::{Kind, Trouble};
 use crate::control::{Told, tell};
-use crate::engine::people::Role;
+use crate::engine::people::{Role, same};
 
 /// Longest form that is read: a note of a person is the longest thing in one.
 const FORM_LEN_MAX: usize = 64 << 10;
@@ -44,38 +45,29 @@ const DEEDS: &[(&str, &str, Role, &[&str])] = &[
     ("/learn/rollback", "learn.rollback", Role::Approve, &["version"]),
 ];
 
+/// Has the evidence held against its hashes; no verb of the socket.
+pub(super) const VERIFY: &str = "/evidence/verify";
+
+/// The role that a path needs; none where nothing is done.
+pub(super) fn needed(path: &str) -> Option<Role> {
+    if path == VERIFY {
+        return Some(Role::Operate);
+    }
+    DEEDS.iter().find(|(known, ..)| *known == path).map(|(_, _, role, _)| *role)
+}
+
 /// Reads a form within its bounds.
-pub(super) async fn read(headers: &HeaderMap, mut body: Incoming) -> Result<Form, Response<Body>> {
+pub(super) async fn read(headers: &HeaderMap, body: Incoming) -> Result<Form, Response<Body>> {
     let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     if !kind.starts_with("application/x-www-form-urlencoded") {
         return Err(plain(StatusCode::UNSUPPORTED_MEDIA_TYPE, "a form is application/x-www-form-urlencoded"));
     }
-    let too_long = |length: u64| usize::try_from(length).map_or(true, |length| length > FORM_LEN_MAX);
-    if too_long(body.size_hint().lower()) {
-        return Err(too_large());
-    }
-    let all = async {
-        let mut bytes = Vec::new();
-        while let Some(frame) = std::future::poll_fn(|cx| std::pin::Pin::new(&mut body).poll_frame(cx)).await {
-            let frame = frame.map_err(|_| plain(StatusCode::BAD_REQUEST, "the form broke off"))?;
-            if let Ok(data) = frame.into_data() {
-                if bytes.len() + data.len() > FORM_LEN_MAX {
-                    return Err(too_large());
-                }
-                bytes.extend_from_slice(&data);
-            }
-        }
-        Ok(bytes)
-    };
-    let bytes = match timeout(FORM_WAIT, all).await {
-        Ok(read) => read?,
-        Err(_) => return Err(closing(plain(StatusCode::REQUEST_TIMEOUT, "the form was not there in time"))),
-    };
+    let bytes = body::read(body, FORM_LEN_MAX, FORM_WAIT).await.map_err(|why| match why {
+        NotRead::TooLong => closing(plain(StatusCode::PAYLOAD_TOO_LARGE, "a form has 64 KiB at most")),
+        NotRead::TooSlow => closing(plain(StatusCode::REQUEST_TIMEOUT, "the form was not there in time")),
+        NotRead::Broken => plain(StatusCode::BAD_REQUEST, "the form broke off"),
+    })?;
     Form::read(&bytes).ok_or_else(|| plain(StatusCode::BAD_REQUEST, "this is not a form"))
-}
-
-fn too_large() -> Response<Body> {
-    closing(plain(StatusCode::PAYLOAD_TOO_LARGE, "a form has 64 KiB at most"))
 }
 
 fn closing(mut response: Response<Body>) -> Response<Body> {
@@ -95,67 +87,72 @@ pub(super) async fn act(
         Ok(form) => form,
         Err(refused) => return refused,
     };
-    if !form.get("csrf").is_some_and(|word| same(word, &visit.csrf)) {
+    if !form.get("csrf").is_some_and(|word| same(word.as_bytes(), visit.csrf.as_bytes())) {
         return plain(StatusCode::FORBIDDEN, "the form is not one of this session; load the page again");
     }
-    match asked.path.as_str() {
-        "/logout" => {
-            console.sessions.end(visit);
-            return redirect("/login");
-        }
-        "/evidence/verify" => {
-            if visit.person.role < Role::Operate {
-                return too_small(asked, visit, Role::Operate);
-            }
-            pages::evidence::verify(console);
-            return redirect("/evidence");
-        }
-        _ => {}
+    if asked.path == "/logout" {
+        console.sessions.end(visit);
+        return redirect("/login");
     }
-    let Some((_, verb, role, fields)) = DEEDS.iter().find(|(path, ..)| *path == asked.path) else {
+    match needed(&asked.path) {
+        None => return pages::not_found(asked, visit),
+        Some(role) if visit.person.role < role => return too_small(asked, visit, role),
+        Some(_) => {}
+    }
+    if asked.path == VERIFY {
+        pages::evidence::verify(console);
+        return redirect(back(&form));
+    }
+    let Some((_, verb, _, fields)) = DEEDS.iter().find(|(path, ..)| *path == asked.path) else {
         return pages::not_found(asked, visit);
     };
-    if visit.person.role < *role {
-        return too_small(asked, visit, *role);
-    }
     let mut args = Map::new();
     for field in *fields {
-        if let Some(value) = form.get(field) {
-            let number = if *field == "version" { value.parse::<u64>().ok() } else { None };
-            args.insert((*field).to_owned(), number.map_or_else(|| value.into(), Value::from));
-        }
+        let value = form.get(field).unwrap_or_default();
+        let value = match *field {
+            // Without a version the verb goes back by one: a form says which.
+            "version" => match pages::number(value) {
+                Ok(version) => version.into(),
+                Err(trouble) => return troubled(asked, visit, &trouble),
+            },
+            _ => value.into(),
+        };
+        args.insert((*field).to_owned(), value);
     }
     args.insert("lang".to_owned(), asked.lang.word().into());
     // On its own: what a person said is carried out, also when the browser goes away.
     let (context, user, verb) = (Arc::clone(&console.context), visit.user(), *verb);
     let done = tokio::spawn(async move { Box::pin(tell(&context, &user, verb, &Value::Object(args))).await });
     let note = match timeout(DONE_WAIT, done).await {
-        Ok(Ok(Ok(told))) => message(told),
+        Ok(Ok(Ok(told))) => note(verb, &told),
         Ok(Ok(Err(trouble))) => return troubled(asked, visit, &trouble),
         Ok(Err(_)) => return troubled(asked, visit, &Trouble::new(Kind::Bug, "the answer was lost")),
-        Err(_) => asked.lang.pick("It is under way, and goes on.", "正在执行，将继续进行。").to_owned(),
+        Err(_) => {
+            let text = asked.lang.pick("It is under way, and goes on.", "正在执行，将继续进行。");
+            Note { is_good: true, text: text.to_owned() }
+        }
     };
     console.live.stir();
-    console.sessions.note(visit, Note { is_good: true, text: note });
+    console.sessions.note(visit, note);
     redirect(back(&form))
 }
 
-fn message(told: Told) -> String {
-    match told {
-        Told::One(value) => {
-            let what = ["question", "task"].into_iter().find_map(|key| value.get(key).and_then(Value::as_str));
-            let said = value.get("message").and_then(Value::as_str).unwrap_or_default();
-            match what {
-                Some(what) if !said.contains(what) => format!("{what}: {said}"),
-                Some(_) | None => said.to_owned(),
-            }
-        }
-        Told::Many(_) => String::new(),
-    }
+/// What came of it. What was allowed and was not done, or not to the end, is no good news.
+fn note(verb: &str, told: &Told) -> Note {
+    let Told::One(value) = told else { return Note { is_good: true, text: String::new() } };
+    let what = ["question", "task"].into_iter().find_map(|key| value.get(key).and_then(Value::as_str));
+    let said = value.get("message").and_then(Value::as_str).unwrap_or_default();
+    let text = match what {
+        Some(what) if !said.contains(what) => format!("{what}: {said}"),
+        Some(_) | None => said.to_owned(),
+    };
+    let ran = value.get("result").and_then(Value::as_str);
+    Note { is_good: verb == "ask.deny" || ran.is_none_or(|ran| ran == "done"), text }
 }
 
 fn too_small(asked: &Asked, visit: &Visit, role: Role) -> Response<Body> {
-    let hint = format!("interlock console token add {} --role {}", visit.person.name, role.word());
+    let (name, role_word) = (&visit.person.name, role.word());
+    let hint = format!("interlock console token revoke {name}, then add {name} --role {role_word}");
     troubled(
         asked,
         visit,
@@ -181,8 +178,4 @@ pub(super) fn troubled(asked: &Asked, visit: &Visit, trouble: &Trouble) -> Respo
         Kind::Bug => StatusCode::INTERNAL_SERVER_ERROR,
     };
     page::trouble(asked, visit, status, &trouble.message, trouble.hint.as_deref())
-}
-
-fn same(given: &str, known: &str) -> bool {
-    given.len() == known.len() && given.bytes().zip(known.bytes()).fold(0, |differs, (a, b)| differs | (a ^ b)) == 0
 }

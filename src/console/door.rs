@@ -154,7 +154,7 @@ impl Console {
             return plain(StatusCode::SERVICE_UNAVAILABLE, "the system has no randomness for a session");
         };
         let secure = if self.settings.tls.is_some() { "; Secure" } else { "" };
-        let mut response = redirect(form.get("back").filter(|back| is_here(back)).unwrap_or("/"));
+        let mut response = redirect(back(&form));
         let name = self.cookie();
         set_cookie(&mut response, &format!("{name}={cookie}; Path=/; HttpOnly; SameSite=Strict{secure}"));
         response
@@ -214,7 +214,7 @@ fn is_here(place: &str) -> bool {
 
 fn language(asked: &Asked) -> Response<Body> {
     let lang = asked.query.get("to").and_then(Lang::of_word).unwrap_or(asked.lang);
-    let mut response = redirect(asked.query.get("back").filter(|back| is_here(back)).unwrap_or("/"));
+    let mut response = redirect(back(&asked.query));
     set_cookie(&mut response, &format!("{LANG}={}; Path=/; SameSite=Strict; Max-Age=31536000", lang.word()));
     response
 }
@@ -229,8 +229,7 @@ fn login_page(asked: &Asked, status: StatusCode, why: Option<&str>) -> Response<
     main.open("form", &[("method", "post"), ("action", "/login"), ("class", "card login")]);
     main.element("label", &[("for", "token")], lang.pick("Your token", "您的令牌"));
     main.raw(r#"<input id="token" name="token" type="password" autocomplete="current-password" required autofocus>"#);
-    let back = asked.query.get("back").filter(|back| is_here(back)).unwrap_or("/");
-    main.open("input", &[("type", "hidden"), ("name", "back"), ("value", back)]);
+    page::hidden(&mut main, "back", back(&asked.query));
     main.element("button", &[("class", "primary")], lang.pick("Log in", "登录"));
     main.close("form");
     let how = lang.pick(
@@ -278,7 +277,7 @@ pub(super) fn plain(status: StatusCode, text: &'static str) -> Response<Body> {
     response
 }
 
-/// Where a person may go on from here: also used by forms that say where they stand.
+/// Where a person goes on from here, as a form or a query says; the overview, where it says a place that is none of ours.
 pub(super) fn back(form: &Form) -> &str {
     form.get("back").filter(|back| is_here(back)).unwrap_or("/")
 }

@@ -25,7 +25,10 @@
         location.reload();
         return;
       }
-      if (!answer.ok) return;
+      if (!answer.ok) {
+        isLate = true;
+        return;
+      }
       const fresh = new DOMParser().parseFromString(await answer.text(), "text/html").querySelector("main");
       if (!fresh || isInUse(main)) {
         isLate = true;
@@ -43,8 +46,28 @@
       isBusy = false;
     }
   };
-  const events = new EventSource("/events");
-  events.addEventListener("changed", refresh);
+  // While nobody tells what changes, what is shown may be old. A stream that ends in its time is back before that is said.
+  let lost = null;
+  const open = () => {
+    const events = new EventSource("/events");
+    events.addEventListener("open", () => {
+      if (lost === null) return;
+      clearTimeout(lost);
+      lost = null;
+      document.body.dataset.live = "changed";
+      refresh();
+    });
+    events.addEventListener("changed", refresh);
+    events.addEventListener("error", () => {
+      if (lost === null) lost = setTimeout(() => { document.body.dataset.live = "lost"; }, 10000);
+      // A browser comes back by itself, but not after an answer that is no stream: the session ended, or there is no room.
+      if (events.readyState === EventSource.CLOSED) {
+        refresh();
+        setTimeout(open, 30000);
+      }
+    });
+  };
+  open();
   document.addEventListener("visibilitychange", () => { if (isLate) refresh(); });
   document.addEventListener("focusout", () => setTimeout(() => { if (isLate) refresh(); }, 0));
 })();

@@ -117,6 +117,10 @@ pub(super) fn whole(
     let place = if asked.method == hyper::Method::GET { asked.place.as_str() } else { "/" };
     let to = format!("/lang?to={}&back={}", other.word(), encoded(place));
     page.element("a", &[("class", "lang"), ("href", &to), ("lang", other.word())], other_name);
+    if !live.is_empty() {
+        let text = lang.pick("Not connected: what is shown may be old.", "连接中断：所显示的内容可能已过时。");
+        page.element("p", &[("class", "lost note bad"), ("role", "status")], text);
+    }
     page.raw("</header><main id=\"main\" tabindex=\"-1\">").put(main).raw("</main></body></html>");
     let mut response = Response::new(Body::from(page.into_string()));
     *response.status_mut() = status;
@@ -146,7 +150,12 @@ fn navigation(page: &mut Html, asked: &Asked, visit: &Visit) {
 
 /// What each form carries.
 pub(super) fn csrf(page: &mut Html, visit: &Visit) {
-    page.open("input", &[("type", "hidden"), ("name", "csrf"), ("value", &visit.csrf)]);
+    hidden(page, "csrf", &visit.csrf);
+}
+
+/// What a form carries besides what a person fills in.
+pub(super) fn hidden(page: &mut Html, name: &str, value: &str) {
+    page.open("input", &[("type", "hidden"), ("name", name), ("value", value)]);
 }
 
 /// One button that does one thing.
@@ -159,18 +168,7 @@ pub(super) struct Deed<'a> {
     pub(super) about: &'a str,
 }
 
-pub(super) fn deed(page: &mut Html, asked: &Asked, visit: &Visit, deed: &Deed<'_>) {
-    page.open("form", &[("method", "post"), ("action", deed.path), ("class", "deed")]);
-    csrf(page, visit);
-    page.open("input", &[("type", "hidden"), ("name", "back"), ("value", &asked.place)]);
-    for (name, value) in deed.fields {
-        page.open("input", &[("type", "hidden"), ("name", name), ("value", value)]);
-    }
-    let label = format!("{} {}", deed.label, deed.about);
-    page.element("button", &[("class", deed.class), ("aria-label", label.trim())], deed.label).close("form");
-}
-
-/// A table, which may be wider than a panel; `None` is a dash.
+/// A table, which may be wider than a panel.
 pub(super) fn table(page: &mut Html, caption: &str, heads: &[&str], rows: impl IntoIterator<Item = Vec<Html>>) {
     page.open("div", &[("class", "wide"), ("tabindex", "0"), ("role", "region"), ("aria-label", caption)]);
     page.raw("<table>").element("caption", &[], caption).raw("<thead><tr>");

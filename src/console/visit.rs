@@ -11,10 +11,11 @@ use std::time::Duration;
 
 use interlock_domain::time::Tick;
 
-use crate::engine::people::{People, Person, secret};
+use crate::engine::people::{People, Person, same, secret};
 
-/// Sessions of all people at once.
+/// Sessions of all people at once, and of one: whoever logs in again and again puts out their own.
 const SESSIONS_MAX: usize = 256;
+const SESSIONS_EACH_MAX: usize = 16;
 
 /// How long a session lasts without a request of a person; what an open page asks by itself does not count.
 const IDLE_MAX: Duration = Duration::from_secs(30 * 60);
@@ -75,16 +76,22 @@ impl Sessions {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins one; gives the cookie. The one that was not used for longest makes room.
+    /// Begins one; gives the cookie. The one that was not used for longest makes room: of the same person, where they
+    /// have as many as one has.
     pub(super) fn begin(&self, person: Person, now: Tick) -> Option<String> {
         let (key, cookie, csrf): (Arc<str>, _, Arc<str>) = (secret()?.into(), secret()?, secret()?.into());
         let visit = Visit { person, csrf, key: Arc::clone(&key) };
         let mut table = self.table();
-        if table.len() >= SESSIONS_MAX {
-            let oldest = table.iter().min_by_key(|(_, session)| session.used).map(|(key, _)| Arc::clone(key));
-            if let Some(oldest) = oldest {
-                table.remove(&oldest);
-            }
+        let is_own = |session: &Session| session.visit.person.name == visit.person.name;
+        let gone = if table.values().filter(|session| is_own(session)).count() >= SESSIONS_EACH_MAX {
+            oldest(&table, is_own)
+        } else if table.len() >= SESSIONS_MAX {
+            oldest(&table, |_| true)
+        } else {
+            None
+        };
+        if let Some(gone) = gone {
+            table.remove(&gone);
         }
         table.insert(key, Session { visit, cookie: cookie.clone(), begun: now, used: now, note: None, told: None });
         Some(cookie)
@@ -96,12 +103,8 @@ impl Sessions {
         let mut table = self.table();
         table.retain(|_, session| lasts(session, now) && people.lets_in(&session.visit.person));
         // All are compared, each in full.
-        let same = |known: &str| {
-            known.len() == cookie.len()
-                && known.bytes().zip(cookie.bytes()).fold(0, |differs, (a, b)| differs | (a ^ b)) == 0
-        };
-        let found =
-            table.values_mut().fold(None, |found, session| if same(&session.cookie) { Some(session) } else { found });
+        let is_it = |session: &Session| same(session.cookie.as_bytes(), cookie.as_bytes());
+        let found = table.values_mut().fold(None, |found, session| if is_it(session) { Some(session) } else { found });
         found.map(|session| {
             if counts {
                 session.used = now;
@@ -131,6 +134,12 @@ impl Sessions {
         session.told = session.note.take();
         session.told.clone()
     }
+}
+
+/// The one that was not used for longest.
+fn oldest(table: &BTreeMap<Arc<str>, Session>, of: impl Fn(&Session) -> bool) -> Option<Arc<str>> {
+    let known = table.iter().filter(|(_, session)| of(session));
+    known.min_by_key(|(_, session)| session.used).map(|(key, _)| Arc::clone(key))
 }
 
 fn lasts(session: &Session, now: Tick) -> bool {

@@ -5,18 +5,17 @@ use serde_json::{Value, json};
 use super::verbs::{Answer1, Args, Context};
 use super::wire::{Kind, Trouble};
 use crate::engine::keeper::NotKept;
-use crate::engine::people::{NotChanged, Role};
+use crate::engine::people::{NotChanged, Person, Role};
 use crate::record::rfc3339;
-use interlock_domain::time::Wall;
 
 pub(super) fn list(context: &Context) -> Vec<Value> {
     let people = context.people.all();
-    let row = |person: &crate::engine::people::Person| {
+    let row = |person: &Person| {
         json!({
             "name": person.name,
             "role": person.role.word(),
             "by": person.by(),
-            "since": rfc3339(Wall(person.made_ms())),
+            "since": rfc3339(person.made()),
         })
     };
     people.iter().map(row).collect()

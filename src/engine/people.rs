@@ -5,13 +5,13 @@
 
 use std::sync::Arc;
 
+use interlock_domain::time::Wall;
 use thiserror::Error;
 use tokio::sync::watch;
 
 use super::keeper::{Keeper, NotKept};
 use crate::record::{Row, kind};
 use crate::store::queue::{Entry, Writer};
-use crate::store::state::State;
 use crate::store::state::console::digest;
 pub use crate::store::state::console::{KeptPerson, secret};
 use serde_json::json;
@@ -71,10 +71,10 @@ impl Person {
         &self.kept.by
     }
 
-    /// Since when, in milliseconds after 1970.
+    /// Since when.
     #[must_use]
-    pub fn made_ms(&self) -> i64 {
-        self.kept.made.0
+    pub fn made(&self) -> Wall {
+        self.kept.made
     }
 }
 
@@ -132,10 +132,9 @@ impl People {
     #[must_use]
     pub fn holder(&self, token: &str) -> Option<Person> {
         let digest = digest(token);
-        let same = |kept: &[u8; 32]| kept.iter().zip(&digest).fold(0, |differs, (a, b)| differs | (a ^ b)) == 0;
         let known = self.all();
-        let found =
-            known.iter().fold(None, |found, person| if same(&person.kept.digest) { Some(person) } else { found });
+        let is_it = |person: &Person| same(&person.kept.digest, &digest);
+        let found = known.iter().fold(None, |found, person| if is_it(person) { Some(person) } else { found });
         found.cloned()
     }
 
@@ -162,14 +161,25 @@ impl People {
             return Err(NotChanged::Full);
         }
         let token = secret().ok_or(NotChanged::NoRandom)?;
-        let person = KeptPerson {
+        let kept = KeptPerson {
             name: name.to_owned(),
             role: role.word().to_owned(),
             digest: digest(&token),
             by: by.to_owned(),
             made: super::stamp::now().wall,
         };
-        self.change(move |state| state.keep_person(&person)).await?;
+        let known = Arc::clone(&self.known);
+        let keeping = self.keeper.with(move |state| {
+            state.keep_person(&kept)?;
+            known.send_modify(|known| {
+                let at = known.partition_point(|one| one.name < kept.name);
+                let mut all = known.to_vec();
+                all.insert(at, Person { name: kept.name.clone(), role, kept });
+                *known = all.into();
+            });
+            Ok(())
+        });
+        keeping.await?;
         self.note("added", name, Some(role), by);
         Ok(token)
     }
@@ -180,29 +190,20 @@ impl People {
     /// [`NotChanged`].
     pub async fn revoke(&self, name: &str, by: &str) -> Result<(), NotChanged> {
         // Out of memory first: who is taken out is out, also when the disk takes no word of it. Then they are in again
-        // after a restart, and the error says that it was not written.
-        let left: Arc<[Person]> = self.all().iter().filter(|person| person.name != name).cloned().collect();
-        self.known.send_replace(left);
-        let gone = name.to_owned();
-        if !self.change(move |state| state.forget_person(&gone)).await? {
+        // after a restart, and the error says that it was not written. Once more with the state: of two changes at once,
+        // the later one counts.
+        take_out(&self.known, name);
+        let (known, gone) = (Arc::clone(&self.known), name.to_owned());
+        let forgetting = self.keeper.with(move |state| {
+            let was_kept = state.forget_person(&gone)?;
+            take_out(&known, &gone);
+            Ok(was_kept)
+        });
+        if !forgetting.await? {
             return Err(NotChanged::Nobody(name.to_owned()));
         }
         self.note("revoked", name, None, by);
         Ok(())
-    }
-
-    /// Changes the state, and what is known with it on the same thread: of two changes at once, the later one counts.
-    async fn change<T: Send + 'static>(
-        &self,
-        change: impl FnOnce(&mut State) -> Result<T, crate::store::error::StoreError> + Send + 'static,
-    ) -> Result<T, NotChanged> {
-        let known = Arc::clone(&self.known);
-        let changed = self.keeper.with(move |state| {
-            let changed = change(state)?;
-            known.send_replace(people(state.kept_people()?));
-            Ok(changed)
-        });
-        Ok(changed.await?)
     }
 
     fn note(&self, to: &'static str, name: &str, role: Option<Role>, by: &str) {
@@ -212,8 +213,72 @@ impl People {
     }
 }
 
+fn take_out(known: &watch::Sender<Arc<[Person]>>, name: &str) {
+    known.send_modify(|known| *known = known.iter().filter(|person| person.name != name).cloned().collect());
+}
+
+/// Whether two secrets, or their digests, are the same: the time that it takes says nothing of where they differ.
+#[must_use]
+pub fn same(one: &[u8], other: &[u8]) -> bool {
+    one.len() == other.len() && one.iter().zip(other).fold(0, |differs, (a, b)| differs | (a ^ b)) == 0
+}
+
 /// A role that this build does not know lets nobody in.
 fn people(kept: Vec<KeptPerson>) -> Arc<[Person]> {
     let person = |kept: KeptPerson| Some(Person { name: kept.name.clone(), role: Role::from_word(&kept.role)?, kept });
     kept.into_iter().filter_map(person).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use super::*;
+    use crate::engine::{keeper, stamp};
+    use crate::store::state::State;
+    use crate::store::{Limits, Settings, Store, chain};
+
+    #[tokio::test]
+    async fn who_is_taken_out_stays_out_when_the_disk_took_no_word_of_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let settings = Settings {
+            state: dir.path().to_owned(),
+            boot_id: "test".to_owned(),
+            version: "0".to_owned(),
+            clock: stamp::now,
+            limits: Limits::default(),
+            algorithm: chain::Algorithm::Sha256,
+        };
+        let store = Store::open(&settings).unwrap().store;
+        let (keeper, _thread) = keeper::start(State::open(dir.path()).unwrap()).unwrap();
+        let people = People::new(keeper.clone(), store.writer(), Vec::new());
+        let token = people.add("wang", Role::Approve, "root").await.unwrap();
+        assert_eq!(people.holder(&token).map(|person| person.role), Some(Role::Approve));
+
+        let ((begin, begun), (go_on, wait), (tell, drained)) = (channel(), channel::<()>(), channel());
+        let hold = move |_: &mut State| {
+            begin.send(()).unwrap();
+            wait.recv().unwrap_err();
+            Ok(())
+        };
+        keeper.later(hold).unwrap();
+        begun.recv().unwrap();
+        let fill = || {
+            let tell = tell.clone();
+            keeper.later(move |_| {
+                tell.send(()).unwrap();
+                Ok(())
+            })
+        };
+        let waiting = std::iter::repeat_with(fill).take_while(Result::is_ok).count();
+        let refused = people.revoke("wang", "root").await.unwrap_err();
+        assert!(matches!(refused, NotChanged::NotKept(NotKept::Busy)), "{refused}");
+        assert_eq!(people.holder(&token), None);
+
+        drop(go_on);
+        assert_eq!(drained.iter().take(waiting).count(), waiting);
+        people.add("li", Role::Read, "root").await.unwrap();
+        assert_eq!(people.holder(&token), None, "somebody else was let in meanwhile");
+        assert_eq!(people.all().iter().map(|person| person.name.as_str()).collect::<Vec<_>>(), ["li"]);
+    }
 }

@@ -86,7 +86,15 @@ const MODULES: &[(&str, &[&str], &[&str])] = &[
     // wire than axum lets it be: heads and readers are waited for within bounds.
     (
         "console",
-        &["record", "control", "engine::log", "engine::people", "agents::front::door", "sys::clock"],
+        &[
+            "record",
+            "control",
+            "engine::log",
+            "engine::people",
+            "agents::front::door",
+            "agents::front::body",
+            "sys::clock",
+        ],
         &["tokio", "tokio_rustls", "axum", "hyper", "hyper_util"],
     ),
     // It reads the log beside the writer and keeps how far each receiver has come, both through their owners.

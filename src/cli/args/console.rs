@@ -18,7 +18,7 @@ pub enum ConsoleVerb {
 /// `console token`.
 #[derive(Debug, Subcommand)]
 pub enum TokenVerb {
-    /// Lets a person in, and prints the token, only this once; a person who is known gets a new one.
+    /// Lets a person in, and prints the token, only this once. A name is taken once: revoke it, then add it anew.
     #[command(after_help = "Example:\n  interlock console token add wang --role approve")]
     Add {
         /// The name: it stands in evidence beside what the person says.

@@ -6,9 +6,9 @@ use serde_json::{Value, json};
 
 use super::{Made, View, number};
 use crate::console::Console;
+use crate::console::act::VERIFY;
 use crate::console::html::Html;
-use crate::console::page::{cell, csrf, facts, linked, shown, table};
-use crate::engine::people::Role;
+use crate::console::page::{Deed, cell, facts, linked, shown, table};
 use crate::record::rfc3339;
 use crate::sys::clock;
 
@@ -126,11 +126,8 @@ fn verification(main: &mut Html, view: &View<'_>) {
     };
     drop(known);
     main.element("p", &[("role", "status")], &told);
-    if view.visit.person.role >= Role::Operate {
-        main.open("form", &[("method", "post"), ("action", "/evidence/verify"), ("class", "deed")]);
-        csrf(main, view.visit);
-        main.element("button", &[], view.pick("Verify now", "立即校验")).close("form");
-    }
+    let label = view.pick("Verify now", "立即校验");
+    view.deed(main, &Deed { path: VERIFY, fields: &[], class: "", label, about: "" });
 }
 
 /// One row, whole.

@@ -17,10 +17,10 @@ use hyper::{Response, StatusCode};
 use serde_json::{Value, json};
 
 use super::Console;
-use super::act::troubled;
+use super::act::{needed, troubled};
 use super::door::Asked;
 use super::html::Html;
-use super::page;
+use super::page::{self, Deed, csrf, hidden};
 use super::visit::Visit;
 use crate::control::wire::{Kind, Trouble};
 use crate::control::{Told, tell};
@@ -38,6 +38,31 @@ type Made = Result<(String, Html), Trouble>;
 impl View<'_> {
     pub(super) fn pick<'t>(&self, en: &'t str, zh: &'t str) -> &'t str {
         self.asked.lang.pick(en, zh)
+    }
+
+    /// The begin of a form that acts, with what each carries: the word of the session, and where to come back to.
+    fn form(&self, main: &mut Html, path: &'static str, class: &'static str, fields: &[(&'static str, &str)]) {
+        main.open("form", &[("method", "post"), ("action", path), ("class", class)]);
+        csrf(main, self.visit);
+        hidden(main, "back", &self.asked.place);
+        for (name, value) in fields {
+            hidden(main, name, value);
+        }
+    }
+
+    /// Whether the person may do what stands at a path.
+    fn may(&self, path: &str) -> bool {
+        needed(path).is_some_and(|role| self.visit.person.role >= role)
+    }
+
+    /// One button that does one thing, for whoever may.
+    fn deed(&self, main: &mut Html, deed: &Deed<'_>) {
+        if !self.may(deed.path) {
+            return;
+        }
+        self.form(main, deed.path, "deed", deed.fields);
+        let label = format!("{} {}", deed.label, deed.about);
+        main.element("button", &[("class", deed.class), ("aria-label", label.trim())], deed.label).close("form");
     }
 
     /// The rows that a verb gives.
@@ -88,7 +113,7 @@ pub(super) fn not_found(asked: &Asked, visit: &Visit) -> Response<Body> {
     page::trouble(asked, visit, StatusCode::NOT_FOUND, message, None)
 }
 
-fn number(written: &str) -> Result<u64, Trouble> {
+pub(super) fn number(written: &str) -> Result<u64, Trouble> {
     written.parse().map_err(|_| Trouble::new(Kind::Usage, format!("{written:?} is not a number")))
 }
 

@@ -7,8 +7,7 @@ use serde_json::Value;
 
 use super::{Made, View, nothing};
 use crate::console::html::Html;
-use crate::console::page::{Deed, badge, csrf, deed, facts, shown};
-use crate::engine::people::Role;
+use crate::console::page::{Deed, badge, facts, shown};
 
 pub(super) async fn page(view: &View<'_>) -> Made {
     let waiting = view.rows("ask.list", nothing()).await?;
@@ -83,34 +82,18 @@ fn now(points: &[Value], device: &str) -> String {
 }
 
 fn answers(main: &mut Html, view: &View<'_>, id: &str, kind: &str) {
-    let role = view.visit.person.role;
     main.open("div", &[("class", "deeds")]);
     if kind == "outcome" {
-        if role >= Role::Approve {
+        if view.may("/ask/settle") {
             settle(main, view, id);
         }
     } else {
-        let fields = [("question", id)];
-        if role >= Role::Approve {
-            let label = view.pick("Allow", "允许");
-            deed(
-                main,
-                view.asked,
-                view.visit,
-                &Deed { path: "/ask/allow", fields: &fields, class: "primary", label, about: id },
-            );
-        }
-        if role >= Role::Operate {
-            let label = view.pick("Deny", "拒绝");
-            deed(
-                main,
-                view.asked,
-                view.visit,
-                &Deed { path: "/ask/deny", fields: &fields, class: "danger", label, about: id },
-            );
-        }
+        let fields = &[("question", id)];
+        let (allow, deny) = (view.pick("Allow", "允许"), view.pick("Deny", "拒绝"));
+        view.deed(main, &Deed { path: "/ask/allow", fields, class: "primary", label: allow, about: id });
+        view.deed(main, &Deed { path: "/ask/deny", fields, class: "danger", label: deny, about: id });
     }
-    if role < Role::Approve {
+    if !view.may("/ask/allow") {
         let text = view.pick("A yes needs somebody who may approve.", "允许需要有批准权限的人员。");
         main.element("p", &[("class", "quiet")], text);
     }
@@ -119,10 +102,7 @@ fn answers(main: &mut Html, view: &View<'_>, id: &str, kind: &str) {
 
 /// What became of an action whose outcome is not known: a person says so, and how it is known.
 fn settle(main: &mut Html, view: &View<'_>, id: &str) {
-    main.open("form", &[("method", "post"), ("action", "/ask/settle"), ("class", "settle")]);
-    csrf(main, view.visit);
-    main.open("input", &[("type", "hidden"), ("name", "back"), ("value", &view.asked.place)]);
-    main.open("input", &[("type", "hidden"), ("name", "question"), ("value", id)]);
+    view.form(main, "/ask/settle", "settle", &[("question", id)]);
     let note = format!("note-{id}");
     main.element("label", &[("for", &note)], view.pick("How it is known", "如何得知"));
     main.open("input", &[("id", &note), ("name", "note"), ("required", ""), ("maxlength", "2000")]);

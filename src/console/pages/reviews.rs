@@ -4,8 +4,7 @@ use serde_json::{Value, json};
 
 use super::{Made, View, nothing};
 use crate::console::html::Html;
-use crate::console::page::{Deed, badge, cell, csrf, deed, facts, shown, table};
-use crate::engine::people::Role;
+use crate::console::page::{Deed, badge, cell, facts, shown, table};
 
 pub(super) async fn page(view: &View<'_>) -> Made {
     let waiting = view.rows("learn.list", nothing()).await?;
@@ -39,15 +38,10 @@ pub(super) async fn page(view: &View<'_>) -> Made {
             let mut act = Html::new();
             if is_active {
                 act.put(&badge("good", view.pick("active", "生效")));
-            } else if view.visit.person.role >= Role::Approve {
+            } else {
                 let label = view.pick("Go back to it", "回退到此版本");
-                let fields = [("version", number.as_str())];
-                deed(
-                    &mut act,
-                    view.asked,
-                    view.visit,
-                    &Deed { path: "/learn/rollback", fields: &fields, class: "", label, about: &number },
-                );
+                let fields = &[("version", number.as_str())];
+                view.deed(&mut act, &Deed { path: "/learn/rollback", fields, class: "", label, about: &number });
             }
             vec![
                 cell(&number),
@@ -82,20 +76,12 @@ fn card(main: &mut Html, view: &View<'_>, proposal: &Value) {
         ],
     );
     main.open("pre", &[("tabindex", "0")]).text(&shown(proposal, "body")).close("pre");
-    if view.visit.person.role >= Role::Approve {
+    if view.may("/learn/reject") {
         main.open("div", &[("class", "deeds")]);
         let label = view.pick("Approve", "批准");
-        let fields = [("proposal", id.as_str())];
-        deed(
-            main,
-            view.asked,
-            view.visit,
-            &Deed { path: "/learn/approve", fields: &fields, class: "primary", label, about: &id },
-        );
-        main.open("form", &[("method", "post"), ("action", "/learn/reject"), ("class", "settle")]);
-        csrf(main, view.visit);
-        main.open("input", &[("type", "hidden"), ("name", "back"), ("value", &view.asked.place)]);
-        main.open("input", &[("type", "hidden"), ("name", "proposal"), ("value", &id)]);
+        let fields = &[("proposal", id.as_str())];
+        view.deed(main, &Deed { path: "/learn/approve", fields, class: "primary", label, about: &id });
+        view.form(main, "/learn/reject", "settle", fields);
         let note = format!("why-{id}");
         main.element("label", &[("for", &note)], view.pick("Reason", "理由"));
         main.open("input", &[("id", &note), ("name", "note"), ("maxlength", "2000")]);

@@ -4,8 +4,7 @@ use serde_json::{Value, json};
 
 use super::{Made, View, nothing};
 use crate::console::html::Html;
-use crate::console::page::{Deed, badge, cell, deed, facts, linked, shown, table};
-use crate::engine::people::Role;
+use crate::console::page::{Deed, badge, cell, facts, linked, shown, table};
 
 /// Rows on one page.
 const ROWS: usize = 100;
@@ -18,14 +17,15 @@ const HEIGHT: u64 = 28;
 const AGE_MS: u64 = 15_000;
 
 pub(super) fn is_unwell(row: &Value) -> bool {
-    matches!(row["state"].as_str(), Some("zombie" | "dead" | "ZOMBIE" | "DEAD"))
+    matches!(row["state"].as_str(), Some("ZOMBIE" | "DEAD"))
 }
 
 pub(super) async fn list(view: &View<'_>) -> Made {
     let mut all = view.rows("task.list", nothing()).await?;
     // What needs somebody comes first.
     all.sort_by_key(|row| !is_unwell(row));
-    let from = view.asked.query.get("from").and_then(|from| from.parse::<usize>().ok()).unwrap_or(0);
+    let from = view.asked.query.get("from").and_then(|from| from.parse::<usize>().ok());
+    let from = from.filter(|from| *from < all.len()).unwrap_or(0);
     let mut main = Html::new();
     if all.is_empty() {
         main.element("p", &[], view.pick("There are no background tasks.", "没有后台任务。"));
@@ -84,32 +84,29 @@ pub(super) fn rows<'a>(main: &mut Html, view: &View<'_>, rows: impl Iterator<Ite
 
 fn state(view: &View<'_>, row: &Value) -> Html {
     let word = shown(row, "state");
-    let (class, zh) = match word.to_ascii_lowercase().as_str() {
-        "running" => ("good", "运行"),
-        "zombie" => ("bad", "无响应"),
-        "dead" => ("bad", "已消失"),
-        "stopped" => ("", "已结束"),
-        "cleaned" => ("", "已清理"),
+    let (class, zh) = match word.as_str() {
+        "RUNNING" => ("good", "运行"),
+        "ZOMBIE" => ("bad", "无响应"),
+        "DEAD" => ("bad", "已消失"),
+        "STOPPED" => ("", "已结束"),
+        "CLEANED" => ("", "已清理"),
         _ => ("warn", ""),
     };
     badge(class, &if zh.is_empty() { word } else { view.pick(word.as_str(), &format!("{zh} {word}")).to_owned() })
 }
 
 fn deeds(page: &mut Html, view: &View<'_>, row: &Value) {
-    if view.visit.person.role < Role::Operate {
-        return;
-    }
     let task = shown(row, "task");
     let (stop, clean) = (view.pick("Stop", "停止"), view.pick("Clean", "清理"));
     let (pause, resume) = (view.pick("Pause", "暂停"), view.pick("Resume", "继续"));
-    let deeds: &[(&'static str, &str, &'static str)] = match shown(row, "state").to_ascii_lowercase().as_str() {
-        "running" => &[("/task/stop", stop, "danger"), ("/task/pause", pause, ""), ("/task/resume", resume, "")],
-        "zombie" => &[("/task/stop", stop, "danger")],
-        "dead" | "stopped" => &[("/task/clean", clean, "")],
+    let deeds: &[(&'static str, &str, &'static str)] = match shown(row, "state").as_str() {
+        "RUNNING" => &[("/task/stop", stop, "danger"), ("/task/pause", pause, ""), ("/task/resume", resume, "")],
+        "ZOMBIE" => &[("/task/stop", stop, "danger")],
+        "DEAD" | "STOPPED" => &[("/task/clean", clean, "")],
         _ => &[],
     };
     for &(path, label, class) in deeds {
-        deed(page, view.asked, view.visit, &Deed { path, fields: &[("task", &task)], class, label, about: &task });
+        view.deed(page, &Deed { path, fields: &[("task", &task)], class, label, about: &task });
     }
 }
 

@@ -230,6 +230,31 @@ fn whoever_is_taken_out_is_out_at_once() {
 }
 
 #[test]
+fn whoever_logs_in_again_and_again_puts_out_their_own() {
+    let daemon = Daemon::start();
+    let other = Browser::of(&daemon, "li", "operate");
+    let made = daemon.ask("console.token.add", json!({ "name": "wang", "role": "approve" })).unwrap();
+    let log_in = || {
+        let got = Browser::new(&daemon).log_in(made["token"].as_str().unwrap());
+        let cookie = got.header("set-cookie").unwrap().split(';').next().unwrap().to_owned();
+        Browser { address: address(&daemon), cookie }
+    };
+    let browsers: Vec<Browser> = (0..17).map(|_| log_in()).collect();
+    let statuses: Vec<u16> = browsers.iter().map(|browser| browser.request("GET", "/", "", "").status).collect();
+    assert_eq!(statuses.iter().filter(|status| **status == 303).count(), 1, "{statuses:?}");
+    assert_eq!(statuses[16], 200, "{statuses:?}");
+    assert_eq!(other.request("GET", "/", "", "").status, 200);
+
+    let refused = other.act("/learn/rollback", "version=1");
+    assert_eq!(refused.status, 403);
+    assert!(refused.body.contains("token revoke li"), "a name is taken once: {}", refused.body);
+    // A version that is none is no word to go back by one.
+    for version in ["", "version=", "version=x"] {
+        assert_eq!(browsers[16].act("/learn/rollback", version).status, 400, "{version:?}");
+    }
+}
+
+#[test]
 fn what_somebody_else_wrote_is_text() {
     let daemon = Daemon::start();
     let browser = Browser::of(&daemon, "wang", "approve");
