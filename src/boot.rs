@@ -352,7 +352,7 @@ async fn serve(made: Made) -> Result<(), BootError> {
     let (surface_sender, surface_receiver) = watch::channel(visible.clone());
     sandbox::tell();
     let (grounds_sender, grounds_receiver) = watch::channel(Arc::new(grounds));
-    let (mediator, inbox) = Mediator::new(surface_receiver, grounds_receiver.clone());
+    let (mediator, inbox) = Mediator::new(numbers.batch, surface_receiver, grounds_receiver.clone());
     let (questions, mut asked) = watch::channel(numbers.question);
     let (looks, sought) = mpsc::channel(resolver::WAITING_MAX);
     let (devices_sender, devices_receiver) = watch::channel(Arc::clone(&devices));
@@ -383,7 +383,6 @@ async fn serve(made: Made) -> Result<(), BootError> {
         agent: models.clone(),
         surface: visible,
         settings: surface::settings(&config, &places),
-        first_batch: numbers.batch,
         first_question: numbers.question,
         mends,
         looks,

@@ -10,7 +10,7 @@ use std::time::Duration;
 use interlock_domain::closure::Ending as Ended;
 use interlock_domain::gate::docket;
 use interlock_domain::gate::policy::Mode;
-use interlock_domain::id::{CallId, RunId, TaskId, ToolName};
+use interlock_domain::id::{RunId, TaskId, ToolName};
 use interlock_domain::liveness::lifecycle::{Outcome, State};
 use interlock_domain::request::why::Lang;
 use interlock_domain::request::{Asker as DomainAsker, Via};
@@ -27,7 +27,7 @@ use super::engine::{
     Answer, Asker, Calls, Ending, Engine, EngineRequest, Later, News, NotSubmitted, Offers, Output, QuestionKind,
     QuestionView, RawView, ReplyView, Stopping, Submitted, TaskSupport, ToolView, WorkerState, WorkerView,
 };
-use crate::engine::handle::{Answered, Mediator, NotTaken, Open, Wanted, Who};
+use crate::engine::handle::{Answered, Handed, Mediator, NotTaken, Open, Wanted, Who};
 use crate::engine::servers::{self, Change, Servers, View};
 use crate::engine::supervisor::TaskRow;
 use crate::engine::tasks::Tasks;
@@ -158,16 +158,15 @@ impl Calls for Gate {
         };
         let (mediator, wanted) = (self.mediator.clone(), Wanted { tool, input: args, protective: false });
         Box::pin(async move {
-            let submitted = mediator.submit_on_line(run, wanted, line).await.map_err(|error| match error {
+            let handed = mediator.submit_on_line(run, wanted, line).await.map_err(|error| match error {
                 NotTaken::Busy => NotSubmitted::Busy,
                 NotTaken::Stopping => NotSubmitted::Stopping,
                 NotTaken::Input(_) | NotTaken::Batch(_) | NotTaken::NoParent(_) => {
                     NotSubmitted::BadArguments(error.to_string())
                 }
             })?;
-            let call = CallId { run, batch: submitted.batch, position: 0 };
-            let question = submitted.questions.first().map(question);
-            let replies = submitted.replies;
+            let Handed { call, asked, replies } = handed;
+            let question = Box::pin(async move { asked.await.ok()?.first().map(question) });
             let reply = Box::pin(async move {
                 let answered = replies.await.ok()?.into_iter().next()?;
                 Some(reply_view(&answered, is_theirs))

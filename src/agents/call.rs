@@ -93,7 +93,7 @@ async fn become_task(core: &Core, ctx: &mut Ctx, tool: &str, ttl_ms: Option<u64>
     core.tasks.kept(&record).await;
     let result = created(ctx.era, &record);
     ctx.task = Some(record);
-    ctx.finish(Ok(era::finish(result, ctx.era, Kind::Plain, &list::server()))).await;
+    ctx.finish(Ok(era::finish(result, ctx.era, Kind::Plain, &list::server())));
     // Its id is free again, and a cancellation that names it comes too late: a task is cancelled by its own name.
     drop(std::mem::take(&mut ctx.after));
     Ok(())
@@ -245,7 +245,7 @@ async fn handed_on(
         NotSubmitted::NoSuchTool | NotSubmitted::BadArguments(_) | NotSubmitted::Stopping => stopping(),
     })?;
     let reply: Later<_> = Box::pin(async move { reply.await.ok() });
-    let work = Work { tool: method, call: None, question: None, reply, from_tool };
+    let work = Work { tool: method, call: None, question: Box::pin(std::future::ready(None)), reply, from_tool };
     match attend(core, ctx, digest, work, &mut None).await? {
         Over::Ended(answer) => Ok(answer?),
         Over::Waiting(_) => Err(stopping().into()),
@@ -256,7 +256,7 @@ async fn handed_on(
 struct Work<'a, T> {
     tool: &'a str,
     call: Option<CallId>,
-    question: Option<QuestionView>,
+    question: Later<Option<QuestionView>>,
     reply: Later<Option<T>>,
     from_tool: mpsc::Receiver<Upward>,
 }
@@ -276,24 +276,12 @@ async fn attend<T>(
     work: Work<'_, T>,
     told: &mut Option<Result<Value, RpcError>>,
 ) -> Result<Over<T>, Fault> {
-    let Work { tool, call, question, mut reply, mut from_tool } = work;
+    let Work { tool, call, mut question, mut reply, mut from_tool } = work;
     let cancel = ctx.cancel.clone();
     let mut asking: Option<(Asking, Purpose)> = None;
     let mut patience: Option<(Instant, QuestionView)> = None;
     let mut end: Option<Option<T>> = None;
-    let mut tool_is_there = true;
-    if let Some(question) = question {
-        tell_of(ctx, &question);
-        let form = if era::shows_forms(&ctx.capabilities) {
-            ask::ask(core, ctx, digest, vec![ask::form(&question)]).await.ok()
-        } else {
-            None
-        };
-        match form {
-            Some(form) => asking = Some((form, Purpose::Gate(question))),
-            None => patience = Some((Instant::now() + core.settings.question_wait, question)),
-        }
-    }
+    let (mut tool_is_there, mut may_be_asked) = (true, true);
     loop {
         // A parked call has nobody to answer to until its client comes back, even when it has ended meanwhile.
         if end.is_some() && (ctx.out.is_some() || ctx.task.is_some()) {
@@ -330,6 +318,15 @@ async fn attend<T>(
                     }
                 }
                 end = Some(ended);
+            }
+            question = &mut question, if may_be_asked => {
+                may_be_asked = false;
+                if let Some(question) = question {
+                    match put(core, ctx, digest, &question).await {
+                        Some(form) => asking = Some((form, Purpose::Gate(question))),
+                        None => patience = Some((Instant::now() + core.settings.question_wait, question)),
+                    }
+                }
             }
             heard = heard(&mut asking), if asking.is_some() => {
                 if let Some((asked, purpose)) = asking.take() {
@@ -382,6 +379,15 @@ async fn give_up<T>(core: &Core, call: Option<CallId>) -> Result<T, Fault> {
         core.engine.tell(EngineRequest::Cancel(call)).await;
     }
     Err(Fault::Cancelled)
+}
+
+/// Puts a question of the gate to the person behind the client; none where the client cannot show it.
+async fn put(core: &Core, ctx: &mut Ctx, digest: &Call, question: &QuestionView) -> Option<Asking> {
+    tell_of(ctx, question);
+    if !era::shows_forms(&ctx.capabilities) {
+        return None;
+    }
+    ask::ask(core, ctx, digest, vec![ask::form(question)]).await.ok()
 }
 
 /// Tells a client that cannot show a form, but reads logs, that a person is waited for.

@@ -3,12 +3,15 @@
 //! The fronts hand in a request with all that they know of it ([`Ctx`]), and read the answer from the way out that
 //! stands in it. What is in here does not know HTTP from stdio.
 
+use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use interlock_domain::id::RunId;
 use serde_json::{Value, json};
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 
 use crate::agents::call;
@@ -84,9 +87,14 @@ pub struct Core {
     pub parked: Parked,
     /// The daemon is stopping: what would stay open for ever ends.
     pub halt: Cancel,
+    /// One permit for each request that may be in flight.
+    room: Arc<Semaphore>,
     // The tasks of the requests: kept so that they end with us. Touched once when a request begins.
     work: Mutex<JoinSet<()>>,
 }
+
+/// The work on one request, until it is answered.
+pub type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// What is said when the engine has gone.
 #[must_use]
@@ -101,6 +109,7 @@ impl Core {
         Arc::new(Core {
             engine,
             access: watch::Sender::new(Arc::new(settings.access.clone())),
+            room: Arc::new(Semaphore::new(settings.requests_max)),
             settings,
             tasks: Tasks::default(),
             parked: Parked::default(),
@@ -131,26 +140,41 @@ impl Core {
         self.halt.cancel();
     }
 
-    /// Begins to work on a request. Its answer goes where its context says.
+    /// Takes a request in. Its answer goes where its context says, once the work on it is driven to its end; what breaks
+    /// in there breaks nothing else.
     ///
     /// # Errors
     /// What the caller answers, when too many are in flight.
-    pub fn begin(self: &Arc<Core>, request: Request, mut ctx: Ctx) -> Result<(), RpcError> {
-        let core = Arc::clone(self);
-        let mut work = self.work.lock().unwrap_or_else(PoisonError::into_inner);
-        while let Some(ended) = work.try_join_next() {
-            if let Err(why) = ended {
-                tracing::error!(error = %why, "mcp: the work on a request broke");
-            }
-        }
-        if work.len() >= self.settings.requests_max {
-            drop(work);
+    pub fn take_in(self: &Arc<Core>, request: Request, mut ctx: Ctx) -> Result<Work, RpcError> {
+        let Ok(permit) = Arc::clone(&self.room).try_acquire_owned() else {
             ctx.end();
             let busy = format!("{} requests are in flight", self.settings.requests_max);
             return Err(RpcError::new(rpc::BUSY, busy));
-        }
+        };
+        let core = Arc::clone(self);
         // Boxed where it is made: it is large, and would be copied at each step of its way to the runtime.
-        work.spawn(Box::pin(async move { core.answer(request, ctx).await }));
+        Ok(Box::pin(async move {
+            // Nothing of what it shares with others is left half changed: locks are not held over a wait.
+            if AssertUnwindSafe(core.answer(request, ctx)).catch_unwind().await.is_err() {
+                tracing::error!("mcp: the work on a request broke");
+            }
+            drop(permit);
+        }))
+    }
+
+    /// Drives the work on a request in a task of its own.
+    pub fn carry_on(&self, work: Work) {
+        let mut tasks = self.work.lock().unwrap_or_else(PoisonError::into_inner);
+        while tasks.try_join_next().is_some() {}
+        tasks.spawn(work);
+    }
+
+    /// Takes a request in and drives it in a task of its own.
+    ///
+    /// # Errors
+    /// As [`Core::take_in`].
+    pub fn begin(self: &Arc<Core>, request: Request, ctx: Ctx) -> Result<(), RpcError> {
+        self.carry_on(self.take_in(request, ctx)?);
         Ok(())
     }
 
@@ -177,9 +201,9 @@ impl Core {
         match answer {
             Ok(result) => {
                 let result = era::finish(result, ctx.era, kind, &list::server());
-                ctx.finish(Ok(result)).await;
+                ctx.finish(Ok(result));
             }
-            Err(Fault::Rpc(error)) => ctx.finish(Err(error)).await,
+            Err(Fault::Rpc(error)) => ctx.finish(Err(error)),
             Err(Fault::Cancelled | Fault::Later) => ctx.end(),
         }
     }

@@ -175,19 +175,20 @@ pub enum TaskSupport {
     Required,
 }
 
-/// A call that was taken in.
+/// A call that was taken in. It may not have been judged yet.
 pub struct Submitted {
     /// Its id.
     pub call: CallId,
-    /// The question that a person has to answer before it starts.
-    pub question: Option<QuestionView>,
+    /// The question that a person has to answer before it starts; none where nobody is asked. Comes before the end of
+    /// the call, or not at all.
+    pub question: Later<Option<QuestionView>>,
     /// Its end; none when the engine stops.
     pub reply: Later<Option<ReplyView>>,
 }
 
 impl fmt::Debug for Submitted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Submitted").field("call", &self.call).field("question", &self.question).finish_non_exhaustive()
+        f.debug_struct("Submitted").field("call", &self.call).finish_non_exhaustive()
     }
 }
 

@@ -3,7 +3,7 @@
 //! Nothing that is sent here names a tool's code, and no answer gives a right: a permission never leaves the machine.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use interlock_domain::closure::Reply;
 use interlock_domain::gate::docket::{Answer, Ignored, Question};
@@ -12,7 +12,7 @@ use interlock_domain::id::{BatchId, CallId, QuestionId, RunId, Seq, ToolName};
 use interlock_domain::request::args::{Args, TooLarge};
 use interlock_domain::request::paths::PathFacts;
 use interlock_domain::request::why::Why;
-use interlock_domain::request::{Asker, Part, Via, Wish};
+use interlock_domain::request::{Asker, Batch, Part, Via, Wish};
 use interlock_domain::surface::Surface;
 use interlock_domain::surface::narrow::Narrowing;
 use interlock_domain::surface::nature::Nature;
@@ -106,6 +106,32 @@ pub struct Submitted {
     pub replies: oneshot::Receiver<Vec<Answered>>,
 }
 
+/// A call that was handed in, and is judged later.
+#[derive(Debug)]
+pub struct Handed {
+    /// Its name.
+    pub call: CallId,
+    /// What a person has to answer before it starts; gone when nobody is asked.
+    pub asked: oneshot::Receiver<Vec<Open>>,
+    /// Its end.
+    pub replies: oneshot::Receiver<Vec<Answered>>,
+}
+
+/// How whoever handed a batch in hears of it.
+#[derive(Debug)]
+pub enum Back {
+    /// As soon as it has been judged.
+    Judged(oneshot::Sender<Submitted>),
+    /// When there is something to say. Whoever made one call and would only wait on is not woken for the word that it
+    /// was taken: that wake-up costs a call more than its judgement.
+    Ended {
+        /// What waits for a person; kept until the end where nothing does.
+        asked: oneshot::Sender<Vec<Open>>,
+        /// One reply for each wish.
+        replies: oneshot::Sender<Vec<Answered>>,
+    },
+}
+
 /// The end of one call, with where it is written.
 #[derive(Debug, Clone)]
 pub struct Answered {
@@ -172,12 +198,14 @@ pub enum Message {
     Submit {
         /// In which run.
         run: RunId,
+        /// Its number, above that of every one before it.
+        batch: BatchId,
         /// What is wanted.
-        wishes: Vec<Wish>,
+        wishes: Batch,
         /// The way up from the tools to whoever asked, where they may speak.
         line: Option<Line>,
         /// The way back.
-        back: oneshot::Sender<Result<Submitted, NotTaken>>,
+        back: Back,
     },
     /// A person's word.
     Answer {
@@ -266,19 +294,23 @@ pub struct Grounds {
 #[derive(Debug, Clone)]
 pub struct Mediator {
     inbox: mpsc::Sender<Message>,
+    // Locked for the length of a push into the inbox: batches come in there in the order of their numbers, and whoever
+    // hands one in knows its number without waiting for an answer.
+    next_batch: Arc<Mutex<BatchId>>,
     surface: watch::Receiver<Surface>,
     grounds: watch::Receiver<Arc<Grounds>>,
 }
 
 impl Mediator {
-    /// A handle and the other end.
+    /// A handle and the other end. `first_batch` was never used, and neither was any number above it.
     #[must_use]
     pub fn new(
+        first_batch: BatchId,
         surface: watch::Receiver<Surface>,
         grounds: watch::Receiver<Arc<Grounds>>,
     ) -> (Mediator, mpsc::Receiver<Message>) {
         let (inbox, outlet) = mpsc::channel(INBOX_LEN_MAX);
-        (Mediator { inbox, surface, grounds }, outlet)
+        (Mediator { inbox, next_batch: Arc::new(Mutex::new(first_batch)), surface, grounds }, outlet)
     }
 
     /// The tools that a run can see.
@@ -329,13 +361,24 @@ impl Mediator {
         self.submit_within(run, wanted, &Within::default()).await
     }
 
-    /// Hands in one wish of somebody whom its tool may speak to while it runs.
+    /// Hands in one wish of somebody whom its tool may speak to while it runs. Returns before it has been judged.
     ///
     /// # Errors
     /// As [`Mediator::submit`].
-    pub async fn submit_on_line(&self, run: RunId, wanted: Wanted, line: Line) -> Result<Submitted, NotTaken> {
+    pub async fn submit_on_line(&self, run: RunId, wanted: Wanted, line: Line) -> Result<Handed, NotTaken> {
         let wishes = vec![self.wish(wanted, &Within::default(), Instant::now() + BATCH_PATIENCE).await?];
-        self.send(|back| Message::Submit { run, wishes, line: Some(line), back }).await?
+        let ((asking, asked), (ending, replies)) = (oneshot::channel(), oneshot::channel());
+        let batch = self.hand_in(run, wishes, Some(line), Back::Ended { asked: asking, replies: ending })?;
+        Ok(Handed { call: CallId { run, batch, position: 0 }, asked, replies })
+    }
+
+    fn hand_in(&self, run: RunId, wishes: Vec<Wish>, line: Option<Line>, back: Back) -> Result<BatchId, NotTaken> {
+        let wishes = Batch::new(wishes).map_err(|error| NotTaken::Batch(error.to_string()))?;
+        let mut next = self.next_batch.lock().unwrap_or_else(PoisonError::into_inner);
+        let batch = *next;
+        self.inbox.try_send(Message::Submit { run, batch, wishes, line, back }).map_err(not_sent)?;
+        *next = BatchId(batch.0 + 1);
+        Ok(batch)
     }
 
     /// Hands in a batch in the name of a composite call, or from another place than the daemon's own.
@@ -348,7 +391,9 @@ impl Mediator {
         for wanted in wanted {
             wishes.push(self.wish(wanted, within, until).await?);
         }
-        self.send(|back| Message::Submit { run, wishes, line: None, back }).await?
+        let (back, judged) = oneshot::channel();
+        self.hand_in(run, wishes, None, Back::Judged(back))?;
+        judged.await.map_err(|_| NotTaken::Stopping)
     }
 
     async fn wish(&self, wanted: Wanted, within: &Within, until: Instant) -> Result<Wish, NotTaken> {
@@ -465,11 +510,15 @@ impl Mediator {
 
     async fn send<T>(&self, message: impl FnOnce(oneshot::Sender<T>) -> Message) -> Result<T, NotTaken> {
         let (back, answer) = oneshot::channel();
-        self.inbox.try_send(message(back)).map_err(|error| match error {
-            mpsc::error::TrySendError::Full(_) => NotTaken::Busy,
-            mpsc::error::TrySendError::Closed(_) => NotTaken::Stopping,
-        })?;
+        self.inbox.try_send(message(back)).map_err(not_sent)?;
         answer.await.map_err(|_| NotTaken::Stopping)
+    }
+}
+
+fn not_sent(error: mpsc::error::TrySendError<Message>) -> NotTaken {
+    match error {
+        mpsc::error::TrySendError::Full(_) => NotTaken::Busy,
+        mpsc::error::TrySendError::Closed(_) => NotTaken::Stopping,
     }
 }
 

@@ -3,9 +3,12 @@
 //! One task, one `select!`, one exit. Nothing is decided here, and nothing here holds a permission: an order is made by
 //! the machine and goes straight to the code that acts.
 
-use std::collections::BTreeMap;
+use std::any::Any;
+use std::collections::{BTreeMap, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use interlock_domain::closure::{Ending, Reply};
@@ -20,15 +23,15 @@ use interlock_domain::gate::rule::Rules;
 use interlock_domain::id::{BatchId, CallId, QuestionId, RunId};
 use interlock_domain::mediator::{Action, Input, Mediator, Opening};
 use interlock_domain::repair::Mend;
+use interlock_domain::request::Batch;
 use interlock_domain::request::why::Why;
-use interlock_domain::request::{Batch, Wish};
 use interlock_domain::surface::Surface;
 use interlock_domain::time::Tick;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{Id, JoinError, JoinSet};
 
 use super::agent;
-use super::handle::{AnswerTaken, Answered, Message, NotTaken, Open, Submitted, Who};
+use super::handle::{AnswerTaken, Answered, Back, Message, NotTaken, Open, Submitted, Who};
 use super::own::Own;
 use super::resolver::Sought;
 use crate::mcp::upward::Line;
@@ -102,8 +105,6 @@ pub struct Parts {
     pub surface: Surface,
     /// What the configuration says about runs.
     pub settings: Settings,
-    /// The first batch number that was never used.
-    pub first_batch: BatchId,
     /// The first question number that was never used.
     pub first_question: QuestionId,
     /// What the last life left open.
@@ -120,11 +121,10 @@ pub struct Owner {
     parts: Parts,
     acks: watch::Receiver<Acks>,
     failures: u64,
-    next_batch: u64,
     running: JoinSet<Report>,
     calls: BTreeMap<Id, CallId>,
     stoppers: BTreeMap<CallId, Stopper>,
-    replies: BTreeMap<BatchId, oneshot::Sender<Vec<Answered>>>,
+    replies: BTreeMap<BatchId, Awaited>,
     /// The ways up from the tools of a batch; gone with its reply.
     lines: BTreeMap<BatchId, Line>,
     watchers: BTreeMap<CallId, Vec<oneshot::Sender<Answered>>>,
@@ -133,6 +133,13 @@ pub struct Owner {
     /// The newest record that was handed to the writer.
     newest: Entry,
     telling: JoinSet<()>,
+}
+
+/// Who waits for the end of a batch.
+struct Awaited {
+    replies: oneshot::Sender<Vec<Answered>>,
+    /// Kept where nobody is asked: its end would wake whoever waits, for nothing.
+    asked: Option<oneshot::Sender<Vec<Open>>>,
 }
 
 /// Why the loop looks at the machine again.
@@ -155,7 +162,6 @@ impl Owner {
             machine: Mediator::new(parts.first_question),
             failures,
             acks,
-            next_batch: parts.first_batch.0,
             running: JoinSet::new(),
             calls: BTreeMap::new(),
             stoppers: BTreeMap::new(),
@@ -254,7 +260,7 @@ impl Owner {
                 self.runs.remove(&run);
                 self.step(Input::Close { run }).await;
             }
-            Message::Submit { run, wishes, line, back } => self.submit(run, wishes, line, back).await,
+            Message::Submit { run, batch, wishes, line, back } => self.submit(run, batch, wishes, line, back).await,
             Message::Answer { question, answer, by, back } => {
                 let answered = self.answer(question, answer, by).await;
                 let _ = back.send(answered);
@@ -311,29 +317,31 @@ impl Owner {
         Opening { run, parent: who.parent, surface, narrowing, policy }
     }
 
-    async fn submit(
-        &mut self,
-        run: RunId,
-        wishes: Vec<Wish>,
-        line: Option<Line>,
-        back: oneshot::Sender<Result<Submitted, NotTaken>>,
-    ) {
-        let wishes = match Batch::new(wishes) {
-            Ok(wishes) => wishes,
-            Err(error) => {
-                let _ = back.send(Err(NotTaken::Batch(error.to_string())));
-                return;
-            }
-        };
-        let batch = BatchId(self.next_batch);
-        self.next_batch += 1;
-        let (replies, receiver) = oneshot::channel();
-        self.replies.insert(batch, replies);
+    async fn submit(&mut self, run: RunId, batch: BatchId, wishes: Batch, line: Option<Line>, back: Back) {
         self.lines.extend(line.map(|line| (batch, line)));
-        self.step(Input::Submit { run, batch, wishes }).await;
+        match back {
+            Back::Judged(back) => {
+                let (replies, receiver) = oneshot::channel();
+                self.replies.insert(batch, Awaited { replies, asked: None });
+                self.step(Input::Submit { run, batch, wishes }).await;
+                let _ = back.send(Submitted { batch, questions: self.questions_of(batch), replies: receiver });
+            }
+            Back::Ended { asked, replies } => {
+                self.replies.insert(batch, Awaited { replies, asked: None });
+                self.step(Input::Submit { run, batch, wishes }).await;
+                let questions = self.questions_of(batch);
+                if !questions.is_empty() {
+                    let _ = asked.send(questions);
+                } else if let Some(awaited) = self.replies.get_mut(&batch) {
+                    awaited.asked = Some(asked);
+                }
+            }
+        }
+    }
+
+    fn questions_of(&self, batch: BatchId) -> Vec<Open> {
         let now = clock::now();
-        let questions = self.machine.questions_of(batch).into_iter().map(|question| open(question, now)).collect();
-        let _ = back.send(Ok(Submitted { batch, questions, replies: receiver }));
+        self.machine.questions_of(batch).into_iter().map(|question| open(question, now)).collect()
     }
 
     async fn answer(
@@ -373,7 +381,21 @@ impl Owner {
 
     async fn step_seen(&mut self, input: Input, question: Option<QuestionId>) -> Option<Ignored> {
         let mut ignored = None;
-        self.machine.step(input, clock::now());
+        let mut inputs = VecDeque::from([input]);
+        while let Some(input) = inputs.pop_front() {
+            self.machine.step(input, clock::now());
+            self.carry_out(question, &mut ignored, &mut inputs).await;
+        }
+        ignored
+    }
+
+    /// Carries out what the machine says. What comes of it at once is the next input.
+    async fn carry_out(
+        &mut self,
+        question: Option<QuestionId>,
+        ignored: &mut Option<Ignored>,
+        inputs: &mut VecDeque<Input>,
+    ) {
         while let Some(action) = self.machine.next_action() {
             match action {
                 Action::Record { entries, now } => {
@@ -381,7 +403,7 @@ impl Owner {
                         if let (Event::AnswerIgnored { question: of, why, .. }, Some(question)) = (&event, question)
                             && *of == question
                         {
-                            ignored = Some(*why);
+                            *ignored = Some(*why);
                         }
                         self.record(entry, &event, now).await;
                     }
@@ -395,7 +417,7 @@ impl Owner {
                     let _ = self.parts.looks.try_send(Sought { question, unknown: *unknown });
                 }
                 Action::Withdraw { question } => tracing::info!(%question, "the question is closed"),
-                Action::Start(order) => self.start(order),
+                Action::Start(order) => inputs.extend(self.start(order)),
                 Action::Stop { call } => {
                     if let Some(stopper) = self.stoppers.remove(&call) {
                         stopper.stop();
@@ -404,7 +426,6 @@ impl Owner {
                 Action::Reply { batch, replies } => self.reply(batch, replies),
             }
         }
-        ignored
     }
 
     async fn record(&mut self, entry: Entry, event: &Event, now: bool) {
@@ -431,26 +452,33 @@ impl Owner {
         }
     }
 
-    fn start(&mut self, order: Order) {
+    /// Starts an order, in a task of its own. One of the daemon's own tools has its first moment here: most of them
+    /// only look at what is in memory and have ended after it, and a task costs such a call more than its judgement.
+    fn start(&mut self, order: Order) -> Option<Input> {
         let call = order.call();
         let (stop, stopper) = Stop::new();
         let (tools, own) = (Arc::clone(&self.parts.tools), Arc::clone(&self.parts.own));
         let line = self.lines.get(&call.batch).cloned();
-        // Called inside the task: a panic before the first await is caught there too.
         let agent = self.parts.agent.clone();
         // Each boxed where it is made: they are large, and the room of the largest would be copied at each step of its
         // way to the runtime.
-        let task = self.running.spawn(Box::pin(async move {
-            if agent::child::is_one(&order) {
-                Box::pin(agent.child(order, stop)).await
-            } else if Own::is_own(&order) {
-                Box::pin(own.run(order, tools)).await
-            } else {
-                Box::pin(crate::tool::run(order, &tools, line, stop)).await
+        let task = if agent::child::is_one(&order) {
+            self.running.spawn(Box::pin(async move { agent.child(order, stop).await }))
+        } else if Own::is_own(&order) {
+            let mut running = Box::pin(async move { own.run(order, tools).await });
+            // Nobody has to be woken for it: whoever takes it over looks first.
+            let mut nobody = Context::from_waker(Waker::noop());
+            match catch_unwind(AssertUnwindSafe(|| running.as_mut().poll(&mut nobody))) {
+                Ok(Poll::Ready(report)) => return Some(Input::Ended { call, report }),
+                Err(panic) => return Some(Input::Ended { call, report: Report::Lost(panicked(panic)) }),
+                Ok(Poll::Pending) => self.running.spawn(running),
             }
-        }));
+        } else {
+            self.running.spawn(Box::pin(async move { crate::tool::run(order, &tools, line, stop).await }))
+        };
         self.calls.insert(task.id(), call);
         self.stoppers.insert(call, stopper);
+        None
     }
 
     fn reply(&mut self, batch: BatchId, replies: Vec<Reply>) {
@@ -470,9 +498,11 @@ impl Owner {
         }
         let durable = Entry(self.acks.borrow().ticket);
         self.receipts.retain(|entry, _| *entry > durable);
-        if let Some(back) = self.replies.remove(&batch) {
+        if let Some(awaited) = self.replies.remove(&batch) {
+            let Awaited { replies, asked } = awaited;
             // Nobody listens any more: the log has the settlement.
-            let _ = back.send(answered);
+            let _ = replies.send(answered);
+            drop(asked);
         }
     }
 
@@ -508,13 +538,13 @@ fn open(question: &Question, now: Tick) -> Open {
 }
 
 fn lost(error: JoinError) -> Loss {
-    match error.try_into_panic() {
-        Ok(panic) => {
-            let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-            Loss::Panicked(text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default())
-        }
-        Err(_) => Loss::Stopped,
-    }
+    error.try_into_panic().map_or(Loss::Stopped, panicked)
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "what a panic carries ends here")]
+fn panicked(panic: Box<dyn Any + Send>) -> Loss {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    Loss::Panicked(text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default())
 }
 
 fn unix_ms() -> u64 {

@@ -119,7 +119,8 @@ impl Calls for Workers {
                 evidence: None,
                 task: Some(task),
             };
-            Ok(Submitted { call, question: None, reply: Box::pin(std::future::ready(Some(reply))) })
+            let question = Box::pin(std::future::ready(None));
+            Ok(Submitted { call, question, reply: Box::pin(std::future::ready(Some(reply))) })
         })
     }
 }

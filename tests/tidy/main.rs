@@ -53,7 +53,7 @@ const MODULES: &[(&str, &[&str], &[&str])] = &[
     (
         "agents",
         &["mcp", "record", "engine::handle", "engine::servers", "engine::supervisor", "engine::tasks", "sys::clock"],
-        &["tokio", "tokio_rustls", "axum", "serde", "hyper", "hyper_util", "getrandom", "sha2"],
+        &["tokio", "tokio_rustls", "axum", "futures_util", "serde", "hyper", "hyper_util", "getrandom", "sha2"],
     ),
     // The socket asks the kernel who is at the other end, hands `interlock mcp` to the front for agents, and reads what
     // the owners publish.

@@ -4,18 +4,23 @@
 //! error about that line and nothing else. The end of the input ends the session, after the answers in flight are
 //! out: a script may write its requests, close the pipe, and read.
 
+use std::future::poll_fn;
 use std::sync::Arc;
 
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 use serde_json::{Map, json};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio::runtime::Handle;
 use tokio::sync::{broadcast, mpsc};
 use tokio::time::timeout;
 
 use crate::agents::ask;
-use crate::agents::core::Core;
+use crate::agents::core::{Core, Work};
 use crate::agents::ctx::{After, Ctx, Out, Owner};
 use crate::agents::engine::{Asker, News};
 use crate::agents::front::http;
+use crate::agents::front::outbox::Outbox;
 use crate::agents::list;
 use crate::agents::parked::{self, Call, Resume};
 use crate::agents::session::{Calls, Cancel, Session};
@@ -24,10 +29,8 @@ use crate::mcp::era::{self, Era};
 use crate::mcp::lines::{Line, Lines};
 use crate::mcp::rpc::{self, Message, Notification, Request, RpcError};
 
-/// Lines that may wait for a client that reads slowly. Then its requests wait, too.
-const LINES_MAX: usize = 64;
-
-/// Serves one connection until its input ends or its output breaks.
+/// Serves one connection until its input ends or its output breaks. All of it in one task: the reading, the work on the
+/// requests, and the writing.
 ///
 /// # Errors
 /// When reading or writing fails; the session is over then, too.
@@ -36,46 +39,50 @@ where
     R: AsyncRead + Unpin,
     W: AsyncWrite + Unpin,
 {
-    let (lines, written) = mpsc::channel(LINES_MAX);
-    let connection = Connection::new(Arc::clone(&core), lines)?;
+    let outbox = Arc::new(Outbox::default());
+    let mut serving = std::pin::pin!(both_ways(reader, writer, core, Arc::clone(&outbox)));
+    poll_fn(|cx| {
+        outbox.hold();
+        serving.as_mut().poll(cx)
+    })
+    .await
+}
+
+async fn both_ways<R, W>(reader: R, writer: W, core: Arc<Core>, outbox: Arc<Outbox>) -> std::io::Result<()>
+where
+    R: AsyncRead + Unpin,
+    W: AsyncWrite + Unpin,
+{
+    let connection = Connection::new(Arc::clone(&core), Arc::clone(&outbox))?;
     let calls = Arc::clone(&connection.calls);
-    let mut writing = std::pin::pin!(write(written, writer));
-    let reading = std::pin::pin!(connection.read(reader));
+    let mut writing = std::pin::pin!(write(&outbox, writer));
+    let mut reading = std::pin::pin!(connection.read(reader));
+    // What is read now is often answered at once: the writer looks afterwards.
     let read = tokio::select! {
         biased;
+        read = reading.as_mut() => read,
         broken = writing.as_mut() => {
             calls.cancel_all();
+            outbox.close();
+            // It leaves its session in order. Nobody is there any more who could wait for more.
+            let _late = timeout(core.settings.drain_wait, reading).await;
             return broken;
         }
-        read = reading => read,
     };
-    // Those who still work hold the other ends; they were told to stop.
+    outbox.close();
     match timeout(core.settings.drain_wait, writing).await {
         Ok(wrote) => read.and(wrote),
         Err(_) => read,
     }
 }
 
-async fn write<W: AsyncWrite + Unpin>(mut lines: mpsc::Receiver<String>, mut writer: W) -> std::io::Result<()> {
-    while let Some(mut line) = lines.recv().await {
-        line.push('\n');
-        // What waits behind it goes with it: a call to the kernel costs more than a copy.
-        while line.len() < BATCH_LEN_MAX
-            && let Ok(more) = lines.try_recv()
-        {
-            line.push_str(&more);
-            line.push('\n');
-        }
-        writer.write_all(line.as_bytes()).await?;
-        if lines.is_empty() {
-            writer.flush().await?;
-        }
+async fn write<W: AsyncWrite + Unpin>(outbox: &Outbox, mut writer: W) -> std::io::Result<()> {
+    while let Some(batch) = outbox.batch().await {
+        writer.write_all(batch.as_bytes()).await?;
+        writer.flush().await?;
     }
-    writer.flush().await
+    Ok(())
 }
-
-/// Bytes that are written at once.
-const BATCH_LEN_MAX: usize = 64 << 10;
 
 /// What the connection turned out to speak.
 #[derive(Debug)]
@@ -85,9 +92,38 @@ enum Spoken {
     Modern,
 }
 
+/// The requests of a connection that are worked on: by its own task, because to wake another one for each costs a call
+/// more than its judgement. Those that outlive it (tasks, calls that are being cancelled) go on in tasks of their own.
+struct AtWork {
+    core: Arc<Core>,
+    works: FuturesUnordered<Work>,
+}
+
+impl AtWork {
+    async fn rest(&mut self) {
+        while self.works.next().await.is_some() {}
+    }
+}
+
+impl Drop for AtWork {
+    fn drop(&mut self) {
+        // Without a runtime the daemon has ended, and everything with it.
+        if Handle::try_current().is_ok() {
+            std::mem::take(&mut self.works).into_iter().for_each(|work| self.core.carry_on(work));
+        }
+    }
+}
+
+/// The next line, when there is room for its answer.
+async fn next<R: AsyncRead + Unpin>(outbox: &Outbox, input: &mut Lines<R>) -> std::io::Result<Option<Line>> {
+    outbox.room().await;
+    input.next().await
+}
+
 struct Connection {
     core: Arc<Core>,
-    lines: mpsc::Sender<String>,
+    outbox: Arc<Outbox>,
+    work: AtWork,
     /// Names the connection.
     place: Arc<str>,
     calls: Arc<Calls>,
@@ -98,10 +134,12 @@ struct Connection {
 }
 
 impl Connection {
-    fn new(core: Arc<Core>, lines: mpsc::Sender<String>) -> std::io::Result<Connection> {
+    fn new(core: Arc<Core>, outbox: Arc<Outbox>) -> std::io::Result<Connection> {
         let place = parked::token().ok_or_else(|| std::io::Error::other("the system has no randomness"))?;
+        let work = AtWork { core: Arc::clone(&core), works: FuturesUnordered::new() };
+        let (calls, spoken) = (Arc::default(), Spoken::Nothing);
         let (alive, idle) = mpsc::channel(1);
-        Ok(Connection { core, lines, place: place.into(), calls: Arc::default(), spoken: Spoken::Nothing, alive, idle })
+        Ok(Connection { core, outbox, work, place: place.into(), calls, spoken, alive, idle })
     }
 
     async fn read<R: AsyncRead + Unpin>(mut self, reader: R) -> std::io::Result<()> {
@@ -111,9 +149,11 @@ impl Connection {
         let mut is_heard = true;
         let ended = loop {
             tokio::select! {
-                line = input.next() => match line {
-                    Ok(Some(Line::Whole(bytes))) => self.line(&bytes).await,
-                    Ok(Some(Line::TooLong)) => self.say(rpc::error_response(None, &rpc::too_long().error)).await,
+                Some(()) = self.work.works.next() => {}
+                () = self.outbox.closed() => break Ok(()),
+                line = next(&self.outbox, &mut input) => match line {
+                    Ok(Some(Line::Whole(bytes))) => self.line(&bytes),
+                    Ok(Some(Line::TooLong)) => self.say(rpc::error_response(None, &rpc::too_long().error)),
                     Ok(None) => break Ok(()),
                     Err(why) => break Err(why),
                 },
@@ -126,12 +166,19 @@ impl Connection {
                 },
             }
         };
-        let Connection { core, calls, spoken, alive, mut idle, .. } = self;
+        let Connection { core, calls, spoken, alive, mut idle, mut work, .. } = self;
         drop(alive);
-        let drained = timeout(core.settings.drain_wait, idle.recv()).await.is_ok();
+        let answered = async {
+            tokio::select! {
+                _all = idle.recv() => {}
+                () = work.rest() => {}
+            }
+        };
+        let drained = timeout(core.settings.drain_wait, answered).await.is_ok();
         if !drained {
             calls.cancel_all();
         }
+        drop(work);
         match spoken {
             Spoken::Legacy(session) => core.close(&session).await,
             Spoken::Nothing | Spoken::Modern => {}
@@ -139,9 +186,9 @@ impl Connection {
         ended
     }
 
-    async fn say(&self, line: String) {
-        // Fails when the writer is gone; then the connection is over.
-        let _gone = self.lines.send(line).await;
+    fn say(&self, line: String) {
+        // Refused when the connection is over.
+        self.outbox.must(line);
     }
 
     fn tell(&self, news: &[News]) {
@@ -149,7 +196,7 @@ impl Connection {
             Spoken::Legacy(session) => {
                 for line in news.iter().filter_map(|news| session.told(news)) {
                     // Full means that the client does not read; it will list again sooner or later.
-                    let _full = self.lines.try_send(line);
+                    self.outbox.may(line);
                 }
             }
             Spoken::Nothing | Spoken::Modern => {}
@@ -160,19 +207,19 @@ impl Connection {
         match self.spoken {
             Spoken::Legacy(_) if record.place == self.place => {
                 // Full means that the client does not read; then it asks.
-                let _full = self.lines.try_send(record.status_notification());
+                self.outbox.may(record.status_notification());
             }
             Spoken::Legacy(_) | Spoken::Nothing | Spoken::Modern => {}
         }
     }
 
-    async fn line(&mut self, bytes: &[u8]) {
+    fn line(&mut self, bytes: &[u8]) {
         match rpc::read(bytes) {
-            Err(unreadable) => self.say(rpc::error_response(unreadable.id.as_ref(), &unreadable.error)).await,
+            Err(unreadable) => self.say(rpc::error_response(unreadable.id.as_ref(), &unreadable.error)),
             Ok(Message::Request(request)) => {
                 let id = request.id.clone();
-                if let Err(error) = self.request(request).await {
-                    self.say(rpc::response(&id, &Err(error))).await;
+                if let Err(error) = self.request(request) {
+                    self.say(rpc::response(&id, &Err(error)));
                 }
             }
             Ok(Message::Notification(notification)) => self.notification(&notification),
@@ -194,7 +241,7 @@ impl Connection {
         }
     }
 
-    async fn request(&mut self, request: Request) -> Result<(), RpcError> {
+    fn request(&mut self, request: Request) -> Result<(), RpcError> {
         match &self.spoken {
             Spoken::Legacy(session) => {
                 if request.method == "initialize" {
@@ -214,11 +261,11 @@ impl Connection {
                     .ok_or_else(|| RpcError::new(rpc::INTERNAL_ERROR, "the system has no randomness"))?;
                 let result = list::initialize(session.version, self.core.engine.offers());
                 self.spoken = Spoken::Legacy(Arc::new(session));
-                self.say(rpc::response(&request.id, &Ok(result))).await;
+                self.say(rpc::response(&request.id, &Ok(result)));
                 Ok(())
             }
             Spoken::Nothing if request.method == "ping" => {
-                self.say(rpc::response(&request.id, &Ok(json!({})))).await;
+                self.say(rpc::response(&request.id, &Ok(json!({}))));
                 Ok(())
             }
             Spoken::Nothing => {
@@ -242,7 +289,7 @@ impl Connection {
             after: After::default(),
             session: Some(session),
             cancel: Cancel::default(),
-            out: Some(Out::Lines(self.lines.clone())),
+            out: Some(Out::Lines(Arc::clone(&self.outbox))),
         };
         self.begin(request, ctx)
     }
@@ -254,7 +301,7 @@ impl Connection {
         }
         let envelope = era::envelope(&request.params)?;
         let meta = era::meta(&request.params).cloned().unwrap_or_default();
-        let out = Out::Lines(self.lines.clone());
+        let out = Out::Lines(Arc::clone(&self.outbox));
         let (state, answers) = ask::brought(&request.params)?;
         match state {
             Some(state) => {
@@ -299,7 +346,8 @@ impl Connection {
         match self.calls.enter(&request.id, &ctx.cancel) {
             Ok(()) => {
                 ctx.after = self.after(&request);
-                self.core.begin(request, ctx)
+                self.work.works.push(self.core.take_in(request, ctx)?);
+                Ok(())
             }
             // Whoever reads waits until there is room for it: a refusal that is lost is waited for for ever.
             Err(why) => {

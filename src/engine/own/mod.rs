@@ -151,7 +151,8 @@ impl Own {
             ("log", "export") => return self.export().await,
             ("log", _) => return self.view().await,
             ("report", _) => return self.shift().await,
-            ("system", action) => return system(action, &self.state),
+            ("system", "disk") => return disk(self.state.clone()).await,
+            ("system", action) => return system(action),
             (name, _) => return failed("no_such_tool", format!("{name} is not a tool of the daemon")),
         };
         ran.unwrap_or_else(|error| failed("state_not_kept", error.to_string()))
@@ -336,7 +337,18 @@ fn alarm(alarm: &Alarm) -> Value {
     })
 }
 
-fn system(action: &str, state: &std::path::Path) -> Report {
+/// A disk that does not answer holds up whoever asks, and nobody else.
+async fn disk(state: PathBuf) -> Report {
+    let asked = tokio::task::spawn_blocking(move || match machine::room(&state) {
+        Ok(room) => Report::Done(json!({
+            "path": state.display().to_string(), "free_bytes": room.free, "total_bytes": room.total,
+        })),
+        Err(error) => failed("not_readable", format!("{}: {error}", state.display())),
+    });
+    asked.await.unwrap_or_else(|error| failed("not_readable", error.to_string()))
+}
+
+fn system(action: &str) -> Report {
     match action {
         "cpu" => match machine::load() {
             Some([one, five, fifteen]) => Report::Done(json!({
@@ -344,12 +356,6 @@ fn system(action: &str, state: &std::path::Path) -> Report {
                 "resident_bytes": machine::resident_bytes(),
             })),
             None => failed("not_readable", "/proc/loadavg cannot be read"),
-        },
-        "disk" => match machine::room(state) {
-            Ok(room) => Report::Done(json!({
-                "path": state.display().to_string(), "free_bytes": room.free, "total_bytes": room.total,
-            })),
-            Err(error) => failed("not_readable", format!("{}: {error}", state.display())),
         },
         "net" => match interfaces::all() {
             Ok(interfaces) => Report::Done(json!({ "interfaces": interfaces

@@ -3,17 +3,20 @@
 //! It lives in a session of its own and ends with everything that it started. Its life is told by the kernel (a pidfd),
 //! not by the end of its output: a grandchild that holds the pipe would keep a dead server looking alive.
 
+use std::collections::VecDeque;
+use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process::Stdio;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use interlock_domain::request::shown::plain;
+use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
-use tokio::io::{AsyncWriteExt, Interest};
-use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
-use tokio::sync::mpsc;
+use tokio::net::unix::pipe;
+use tokio::process::{ChildStderr, ChildStdout};
+use tokio::sync::Notify;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::timeout;
 
@@ -25,9 +28,6 @@ use crate::tool::process::Process;
 
 /// Lines that may wait for a child that does not read.
 const LINES_MAX: usize = 256;
-
-/// Bytes that are written at once: what a pipe holds.
-const BATCH_LEN_MAX: usize = 64 << 10;
 
 /// How long a child that was asked to end (its input is closed) may take.
 const END_PATIENCE: Duration = Duration::from_secs(1);
@@ -41,18 +41,150 @@ const REMARK_LEN_MAX: usize = 2_000;
 /// Lines of standard error that go to the journal in one life.
 const REMARKS_MAX: usize = 200;
 
-/// The way to the one writer of a child.
+/// The way to a child's standard input. Whoever has a line writes it at once, where nothing waits before it: to wake a
+/// writer for it costs a call more than the writing. What the pipe does not take waits for the writer, in order.
 #[derive(Debug, Clone)]
-pub(super) struct Pipe(mpsc::Sender<String>);
+pub(super) struct Pipe(Arc<Input>);
+
+#[derive(Debug)]
+struct Input {
+    // Held over a call to the kernel that does not wait. All that is written is written under it: lines stay whole.
+    backlog: Mutex<Backlog>,
+    /// Something waits for the writer.
+    waits: Notify,
+    /// Something does not wait any more, or it was closed.
+    room: Notify,
+    switch: Arc<Switch>,
+}
+
+#[derive(Debug)]
+struct Backlog {
+    /// None once it is closed.
+    stdin: Option<Arc<pipe::Sender>>,
+    /// What the pipe did not take; of the first, what is left of it.
+    lines: VecDeque<Vec<u8>>,
+}
+
+/// What became of an attempt to empty a backlog.
+enum Written {
+    All,
+    /// The pipe is full.
+    Some,
+    /// Nobody reads any more.
+    Closed,
+}
+
+impl Backlog {
+    fn write(&mut self) -> Result<Written, std::io::Error> {
+        let Some(stdin) = &self.stdin else { return Ok(Written::Closed) };
+        while let Some(line) = self.lines.front_mut() {
+            match stdin.try_write(line) {
+                Ok(count) if count == line.len() => drop(self.lines.pop_front()),
+                Ok(count) => drop(line.drain(..count)),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(Written::Some),
+                Err(error) => {
+                    self.stdin = None;
+                    return Err(error);
+                }
+            }
+        }
+        Ok(Written::All)
+    }
+}
+
+/// What became of a line.
+enum Put {
+    Done,
+    /// Too many wait.
+    Full(String),
+    Closed,
+}
 
 impl Pipe {
+    fn backlog(&self) -> MutexGuard<'_, Backlog> {
+        self.0.backlog.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn put(&self, text: String) -> Put {
+        let mut backlog = self.backlog();
+        if backlog.stdin.is_none() {
+            return Put::Closed;
+        }
+        if backlog.lines.len() >= LINES_MAX {
+            return Put::Full(text);
+        }
+        let (is_first, mut line) = (backlog.lines.is_empty(), text.into_bytes());
+        line.push(b'\n');
+        let len = line.len();
+        backlog.lines.push_back(line);
+        if !is_first {
+            return Put::Done;
+        }
+        match backlog.write() {
+            Ok(Written::All) => Put::Done,
+            Ok(Written::Some) => {
+                self.0.waits.notify_one();
+                Put::Done
+            }
+            Ok(Written::Closed) => Put::Closed,
+            Err(error) => {
+                let was_sent = backlog.lines.front().is_some_and(|left| left.len() < len);
+                drop(backlog);
+                self.broke(&error);
+                if was_sent { Put::Done } else { Put::Closed }
+            }
+        }
+    }
+
+    /// The reader tells the end, unless the child only closed its input.
+    fn broke(&self, error: &std::io::Error) {
+        self.0.switch.end(false, format!("its standard input broke: {error}"));
+        self.0.room.notify_waiters();
+    }
+
     pub(super) async fn send(&self, text: String) -> Result<(), NoAnswer> {
-        self.0.send(text).await.map_err(|_| NoAnswer::NotSent("its standard input is closed".to_owned()))
+        let mut text = text;
+        loop {
+            let room = self.0.room.notified();
+            match self.put(text) {
+                Put::Done => return Ok(()),
+                Put::Closed => return Err(NoAnswer::NotSent("its standard input is closed".to_owned())),
+                Put::Full(back) => text = back,
+            }
+            room.await;
+        }
     }
 
     /// Without waiting: full means that the child does not read, and then it does not read this either.
     pub(super) fn send_now(&self, text: String) {
-        let _full = self.0.try_send(text);
+        let _full = self.put(text);
+    }
+
+    /// Closes it, with what still waits.
+    fn close(&self) {
+        self.backlog().stdin = None;
+        self.0.room.notify_waiters();
+    }
+}
+
+/// Writes what the pipe did not take at once.
+async fn write(pipe: Pipe) {
+    loop {
+        pipe.0.waits.notified().await;
+        loop {
+            let stdin = pipe.backlog().stdin.clone();
+            let Some(stdin) = stdin else { return };
+            // An error is met again by the writing.
+            let _ready = stdin.writable().await.is_ok();
+            let written = pipe.backlog().write();
+            pipe.0.room.notify_waiters();
+            match written {
+                Ok(Written::All) => break,
+                Ok(Written::Some) => {}
+                Ok(Written::Closed) => return,
+                Err(error) => return pipe.broke(&error),
+            }
+        }
     }
 }
 
@@ -70,6 +202,7 @@ pub(super) struct Start<'a> {
 pub(super) struct Child {
     process: Process,
     pub(super) pid: u32,
+    pipe: Pipe,
     writer: AbortHandle,
     // They end with the child; kept so that they end with us.
     _tasks: JoinSet<()>,
@@ -93,24 +226,28 @@ impl Child {
         let child = process.child();
         let pid = child.id();
         let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
-        let stdin = stdin.and_then(|pipe| ChildStdin::from_std(pipe).ok()).ok_or_else(|| broken("standard input"))?;
+        let stdin = stdin.and_then(|pipe| pipe::Sender::from_owned_fd(pipe.into()).ok());
+        let stdin = stdin.ok_or_else(|| broken("standard input"))?;
         let stdout =
             stdout.and_then(|pipe| ChildStdout::from_std(pipe).ok()).ok_or_else(|| broken("standard output"))?;
         let stderr =
             stderr.and_then(|pipe| ChildStderr::from_std(pipe).ok()).ok_or_else(|| broken("standard error"))?;
         let told = |error: std::io::Error| format!("{program}: no handle of it: {error}");
         let (life, death) = (life_of(pid).map_err(told)?, life_of(pid).map_err(told)?);
-        let (lines, outlet) = mpsc::channel(LINES_MAX);
-        let wire = Wire::Pipe(Pipe(lines));
+        let backlog = Mutex::new(Backlog { stdin: Some(Arc::new(stdin)), lines: VecDeque::new() });
+        let (waits, room) = (Notify::new(), Notify::new());
+        let pipe = Pipe(Arc::new(Input { backlog, waits, room, switch: Arc::clone(switch) }));
+        let wire = Wire::Pipe(pipe.clone());
         let mut tasks = JoinSet::new();
-        let writer = tasks.spawn(write(stdin, outlet, Arc::clone(switch)));
+        let writer = tasks.spawn(write(pipe.clone()));
         tasks.spawn(read(stdout, death, Arc::clone(switch), wire.clone()));
         tasks.spawn(remarks(stderr, start.server.to_owned()));
-        Ok((Child { process, pid, writer, _tasks: tasks, life }, wire))
+        Ok((Child { process, pid, pipe, writer, _tasks: tasks, life }, wire))
     }
 
     /// Asks it to end by closing its input, waits a moment, and kills what is left of it.
     pub(super) async fn end(mut self) {
+        self.pipe.close();
         self.writer.abort();
         let _late = timeout(END_PATIENCE, self.life.readable()).await;
         let ended = self.process.end().await;
@@ -125,6 +262,7 @@ impl Child {
 
     /// Kills it with all that it started, and reaps it.
     pub(super) async fn kill(mut self) {
+        self.pipe.close();
         self.process.end().await;
     }
 }
@@ -137,27 +275,6 @@ fn life_of(pid: u32) -> std::io::Result<AsyncFd<OwnedFd>> {
         reason = "an OwnedFd stays open and the same for as long as it lives; the successor is unsafe"
     )]
     AsyncFd::with_interest(handle, Interest::READABLE)
-}
-
-async fn write(mut stdin: ChildStdin, mut lines: mpsc::Receiver<String>, switch: Arc<Switch>) {
-    while let Some(mut line) = lines.recv().await {
-        line.push('\n');
-        // What waits behind it goes with it: a call to the kernel costs more than a copy.
-        while line.len() < BATCH_LEN_MAX
-            && let Ok(more) = lines.try_recv()
-        {
-            line.push_str(&more);
-            line.push('\n');
-        }
-        let written = async {
-            stdin.write_all(line.as_bytes()).await?;
-            stdin.flush().await
-        };
-        if let Err(error) = written.await {
-            // The reader tells the end, unless the child only closed its input.
-            return switch.end(false, format!("its standard input broke: {error}"));
-        }
-    }
 }
 
 async fn read(stdout: ChildStdout, death: AsyncFd<OwnedFd>, switch: Arc<Switch>, wire: Wire) {

@@ -187,6 +187,7 @@ async fn run(
                     }
                 }
                 let ended_at = Box::pin(async move { ended_at.await.ok() });
+                let question = Box::pin(std::future::ready(question));
                 let _ = reply.send(Ok(Submitted { call, question, reply: ended_at }));
                     continue;
                 }
