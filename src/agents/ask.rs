@@ -204,7 +204,7 @@ pub async fn ask(core: &Core, ctx: &mut Ctx, digest: &Call, asks: Vec<Ask>) -> R
                 let text = rpc::request(number, &ask.method, &ask.params);
                 let was_sent = match &ctx.out {
                     Some(Out::Stream(stream)) => stream.must(text),
-                    Some(Out::Lines(lines)) => lines.must(text),
+                    Some(Out::Lines(lines)) => lines.send(text).await.is_ok(),
                     None => false,
                 };
                 waits.push_back((ask.key, number, answer));
@@ -232,7 +232,7 @@ async fn park(
     let requests: Map<String, Value> =
         asks.iter().map(|ask| (ask.key.clone(), json!({"method": ask.method, "params": ask.params}))).collect();
     let result = json!({"resultType": "input_required", "inputRequests": requests, "requestState": state});
-    ctx.finish(Ok(era::finish(result, ctx.era, Kind::Plain, &list::server())));
+    ctx.finish(Ok(era::finish(result, ctx.era, Kind::Plain, &list::server()))).await;
     Ok(Asking { got, until, way: Way::Parked(state, asks, resumed) })
 }
 

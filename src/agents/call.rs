@@ -93,7 +93,7 @@ async fn become_task(core: &Core, ctx: &mut Ctx, tool: &str, ttl_ms: Option<u64>
     core.tasks.kept(&record).await;
     let result = created(ctx.era, &record);
     ctx.task = Some(record);
-    ctx.finish(Ok(era::finish(result, ctx.era, Kind::Plain, &list::server())));
+    ctx.finish(Ok(era::finish(result, ctx.era, Kind::Plain, &list::server()))).await;
     // Its id is free again, and a cancellation that names it comes too late: a task is cancelled by its own name.
     drop(std::mem::take(&mut ctx.after));
     Ok(())

@@ -201,9 +201,9 @@ impl Core {
         match answer {
             Ok(result) => {
                 let result = era::finish(result, ctx.era, kind, &list::server());
-                ctx.finish(Ok(result));
+                ctx.finish(Ok(result)).await;
             }
-            Err(Fault::Rpc(error)) => ctx.finish(Err(error)),
+            Err(Fault::Rpc(error)) => ctx.finish(Err(error)).await,
             Err(Fault::Cancelled | Fault::Later) => ctx.end(),
         }
     }

@@ -7,9 +7,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
+use tokio::sync::mpsc;
 
 use crate::agents::engine::Asker;
-use crate::agents::front::outbox::Outbox;
 use crate::agents::front::stream::Stream;
 use crate::agents::session::{Cancel, Session};
 use crate::agents::tasks::record::Record;
@@ -26,7 +26,7 @@ pub enum Out {
     /// Into its buffer, which an HTTP response reads.
     Stream(Arc<Stream>),
     /// As lines to the one writer of a connection.
-    Lines(Arc<Outbox>),
+    Lines(mpsc::Sender<String>),
 }
 
 /// All that is known of a request beside its method and parameters.
@@ -112,7 +112,7 @@ impl Ctx {
             }
             Some(Out::Lines(lines)) => {
                 // Full means that the client does not read: it loses news, not answers.
-                lines.may(rpc::notification(method, params));
+                let _full = lines.try_send(rpc::notification(method, params));
             }
             None => {}
         }
@@ -151,12 +151,22 @@ impl Ctx {
     }
 
     /// Sends the answer. Nothing follows it.
-    pub fn finish(&mut self, answer: Result<Value, RpcError>) {
+    pub async fn finish(&mut self, answer: Result<Value, RpcError>) {
         match self.out.take() {
             Some(Out::Stream(stream)) => stream.answer(rpc::response(&self.id, &answer), status(self.era, &answer)),
             Some(Out::Lines(lines)) => {
-                // Refused when the connection is gone, and the answer with it.
-                lines.must(rpc::response(&self.id, &answer));
+                // Fails when the connection is gone, and the answer with it.
+                let _gone = lines.send(rpc::response(&self.id, &answer)).await;
+            }
+            None => {}
+        }
+    }
+
+    fn finish_now(&mut self, answer: Result<Value, RpcError>) {
+        match self.out.take() {
+            Some(Out::Stream(stream)) => stream.answer(rpc::response(&self.id, &answer), status(self.era, &answer)),
+            Some(Out::Lines(lines)) => {
+                let _full = lines.try_send(rpc::response(&self.id, &answer));
             }
             None => {}
         }
@@ -178,7 +188,7 @@ impl Drop for Ctx {
             task.finish(Err(RpcError::new(rpc::INTERNAL_ERROR, message)));
         }
         // Still there only if the work on it panicked or was aborted: a client must not wait for ever.
-        self.finish(Err(RpcError::new(rpc::INTERNAL_ERROR, "the request was dropped; its outcome is not known")));
+        self.finish_now(Err(RpcError::new(rpc::INTERNAL_ERROR, "the request was dropped; its outcome is not known")));
     }
 }
 

@@ -497,7 +497,12 @@ impl Owner {
             }
         }
         let durable = Entry(self.acks.borrow().ticket);
-        self.receipts.retain(|entry, _| *entry > durable);
+        // From the front only: all that are younger may be a thousand, and each reply comes by here.
+        while let Some(oldest) = self.receipts.first_entry()
+            && *oldest.key() <= durable
+        {
+            oldest.remove();
+        }
         if let Some(awaited) = self.replies.remove(&batch) {
             let Awaited { replies, asked } = awaited;
             // Nobody listens any more: the log has the settlement.

@@ -4,7 +4,7 @@ pub mod answer;
 pub mod body;
 pub mod door;
 pub mod http;
-pub mod outbox;
 pub mod rate;
 pub mod stdio;
 pub mod stream;
+mod turn;

@@ -4,7 +4,6 @@
 //! error about that line and nothing else. The end of the input ends the session, after the answers in flight are
 //! out: a script may write its requests, close the pipe, and read.
 
-use std::future::poll_fn;
 use std::sync::Arc;
 
 use futures_util::StreamExt;
@@ -20,7 +19,7 @@ use crate::agents::core::{Core, Work};
 use crate::agents::ctx::{After, Ctx, Out, Owner};
 use crate::agents::engine::{Asker, News};
 use crate::agents::front::http;
-use crate::agents::front::outbox::Outbox;
+use crate::agents::front::turn::in_one_turn;
 use crate::agents::list;
 use crate::agents::parked::{self, Call, Resume};
 use crate::agents::session::{Calls, Cancel, Session};
@@ -28,6 +27,12 @@ use crate::agents::tasks::record::Record;
 use crate::mcp::era::{self, Era};
 use crate::mcp::lines::{Line, Lines};
 use crate::mcp::rpc::{self, Message, Notification, Request, RpcError};
+
+/// Lines that may wait for a client that reads slowly. Then its requests wait, too.
+const LINES_MAX: usize = 64;
+
+/// Bytes that are written at once.
+const BATCH_LEN_MAX: usize = 64 << 10;
 
 /// Serves one connection until its input ends or its output breaks. All of it in one task: the reading, the work on the
 /// requests, and the writing.
@@ -39,49 +44,52 @@ where
     R: AsyncRead + Unpin,
     W: AsyncWrite + Unpin,
 {
-    let outbox = Arc::new(Outbox::default());
-    let mut serving = std::pin::pin!(both_ways(reader, writer, core, Arc::clone(&outbox)));
-    poll_fn(|cx| {
-        outbox.hold();
-        serving.as_mut().poll(cx)
-    })
-    .await
+    in_one_turn(both_ways(reader, writer, core)).await
 }
 
-async fn both_ways<R, W>(reader: R, writer: W, core: Arc<Core>, outbox: Arc<Outbox>) -> std::io::Result<()>
+async fn both_ways<R, W>(reader: R, writer: W, core: Arc<Core>) -> std::io::Result<()>
 where
     R: AsyncRead + Unpin,
     W: AsyncWrite + Unpin,
 {
-    let connection = Connection::new(Arc::clone(&core), Arc::clone(&outbox))?;
+    let (lines, written) = mpsc::channel(LINES_MAX);
+    let connection = Connection::new(Arc::clone(&core), lines)?;
     let calls = Arc::clone(&connection.calls);
-    let mut writing = std::pin::pin!(write(&outbox, writer));
+    let mut writing = std::pin::pin!(write(written, writer));
     let mut reading = std::pin::pin!(connection.read(reader));
-    // What is read now is often answered at once: the writer looks afterwards.
     let read = tokio::select! {
         biased;
         read = reading.as_mut() => read,
         broken = writing.as_mut() => {
             calls.cancel_all();
-            outbox.close();
-            // It leaves its session in order. Nobody is there any more who could wait for more.
+            // It hears that nobody takes its lines, and leaves its session in order.
             let _late = timeout(core.settings.drain_wait, reading).await;
             return broken;
         }
     };
-    outbox.close();
+    // Those who still work hold the other ends; they were told to stop.
     match timeout(core.settings.drain_wait, writing).await {
         Ok(wrote) => read.and(wrote),
         Err(_) => read,
     }
 }
 
-async fn write<W: AsyncWrite + Unpin>(outbox: &Outbox, mut writer: W) -> std::io::Result<()> {
-    while let Some(batch) = outbox.batch().await {
-        writer.write_all(batch.as_bytes()).await?;
-        writer.flush().await?;
+async fn write<W: AsyncWrite + Unpin>(mut lines: mpsc::Receiver<String>, mut writer: W) -> std::io::Result<()> {
+    while let Some(mut line) = lines.recv().await {
+        line.push('\n');
+        // What waits behind it goes with it: a call to the kernel costs more than a copy.
+        while line.len() < BATCH_LEN_MAX
+            && let Ok(more) = lines.try_recv()
+        {
+            line.push_str(&more);
+            line.push('\n');
+        }
+        writer.write_all(line.as_bytes()).await?;
+        if lines.is_empty() {
+            writer.flush().await?;
+        }
     }
-    Ok(())
+    writer.flush().await
 }
 
 /// What the connection turned out to speak.
@@ -114,15 +122,9 @@ impl Drop for AtWork {
     }
 }
 
-/// The next line, when there is room for its answer.
-async fn next<R: AsyncRead + Unpin>(outbox: &Outbox, input: &mut Lines<R>) -> std::io::Result<Option<Line>> {
-    outbox.room().await;
-    input.next().await
-}
-
 struct Connection {
     core: Arc<Core>,
-    outbox: Arc<Outbox>,
+    lines: mpsc::Sender<String>,
     work: AtWork,
     /// Names the connection.
     place: Arc<str>,
@@ -134,12 +136,12 @@ struct Connection {
 }
 
 impl Connection {
-    fn new(core: Arc<Core>, outbox: Arc<Outbox>) -> std::io::Result<Connection> {
+    fn new(core: Arc<Core>, lines: mpsc::Sender<String>) -> std::io::Result<Connection> {
         let place = parked::token().ok_or_else(|| std::io::Error::other("the system has no randomness"))?;
         let work = AtWork { core: Arc::clone(&core), works: FuturesUnordered::new() };
         let (calls, spoken) = (Arc::default(), Spoken::Nothing);
         let (alive, idle) = mpsc::channel(1);
-        Ok(Connection { core, outbox, work, place: place.into(), calls, spoken, alive, idle })
+        Ok(Connection { core, lines, work, place: place.into(), calls, spoken, alive, idle })
     }
 
     async fn read<R: AsyncRead + Unpin>(mut self, reader: R) -> std::io::Result<()> {
@@ -150,10 +152,10 @@ impl Connection {
         let ended = loop {
             tokio::select! {
                 Some(()) = self.work.works.next() => {}
-                () = self.outbox.closed() => break Ok(()),
-                line = next(&self.outbox, &mut input) => match line {
-                    Ok(Some(Line::Whole(bytes))) => self.line(&bytes),
-                    Ok(Some(Line::TooLong)) => self.say(rpc::error_response(None, &rpc::too_long().error)),
+                () = self.lines.closed() => break Ok(()),
+                line = input.next() => match line {
+                    Ok(Some(Line::Whole(bytes))) => self.line(&bytes).await,
+                    Ok(Some(Line::TooLong)) => self.say(rpc::error_response(None, &rpc::too_long().error)).await,
                     Ok(None) => break Ok(()),
                     Err(why) => break Err(why),
                 },
@@ -186,9 +188,9 @@ impl Connection {
         ended
     }
 
-    fn say(&self, line: String) {
-        // Refused when the connection is over.
-        self.outbox.must(line);
+    async fn say(&mut self, line: String) {
+        // Fails when the writer is gone; then the connection is over.
+        let _gone = self.lines.send(line).await;
     }
 
     fn tell(&self, news: &[News]) {
@@ -196,7 +198,7 @@ impl Connection {
             Spoken::Legacy(session) => {
                 for line in news.iter().filter_map(|news| session.told(news)) {
                     // Full means that the client does not read; it will list again sooner or later.
-                    self.outbox.may(line);
+                    let _full = self.lines.try_send(line);
                 }
             }
             Spoken::Nothing | Spoken::Modern => {}
@@ -207,19 +209,19 @@ impl Connection {
         match self.spoken {
             Spoken::Legacy(_) if record.place == self.place => {
                 // Full means that the client does not read; then it asks.
-                self.outbox.may(record.status_notification());
+                let _full = self.lines.try_send(record.status_notification());
             }
             Spoken::Legacy(_) | Spoken::Nothing | Spoken::Modern => {}
         }
     }
 
-    fn line(&mut self, bytes: &[u8]) {
+    async fn line(&mut self, bytes: &[u8]) {
         match rpc::read(bytes) {
-            Err(unreadable) => self.say(rpc::error_response(unreadable.id.as_ref(), &unreadable.error)),
+            Err(unreadable) => self.say(rpc::error_response(unreadable.id.as_ref(), &unreadable.error)).await,
             Ok(Message::Request(request)) => {
                 let id = request.id.clone();
-                if let Err(error) = self.request(request) {
-                    self.say(rpc::response(&id, &Err(error)));
+                if let Err(error) = self.request(request).await {
+                    self.say(rpc::response(&id, &Err(error))).await;
                 }
             }
             Ok(Message::Notification(notification)) => self.notification(&notification),
@@ -241,7 +243,7 @@ impl Connection {
         }
     }
 
-    fn request(&mut self, request: Request) -> Result<(), RpcError> {
+    async fn request(&mut self, request: Request) -> Result<(), RpcError> {
         match &self.spoken {
             Spoken::Legacy(session) => {
                 if request.method == "initialize" {
@@ -261,11 +263,11 @@ impl Connection {
                     .ok_or_else(|| RpcError::new(rpc::INTERNAL_ERROR, "the system has no randomness"))?;
                 let result = list::initialize(session.version, self.core.engine.offers());
                 self.spoken = Spoken::Legacy(Arc::new(session));
-                self.say(rpc::response(&request.id, &Ok(result)));
+                self.say(rpc::response(&request.id, &Ok(result))).await;
                 Ok(())
             }
             Spoken::Nothing if request.method == "ping" => {
-                self.say(rpc::response(&request.id, &Ok(json!({}))));
+                self.say(rpc::response(&request.id, &Ok(json!({})))).await;
                 Ok(())
             }
             Spoken::Nothing => {
@@ -289,7 +291,7 @@ impl Connection {
             after: After::default(),
             session: Some(session),
             cancel: Cancel::default(),
-            out: Some(Out::Lines(Arc::clone(&self.outbox))),
+            out: Some(Out::Lines(self.lines.clone())),
         };
         self.begin(request, ctx)
     }
@@ -301,7 +303,7 @@ impl Connection {
         }
         let envelope = era::envelope(&request.params)?;
         let meta = era::meta(&request.params).cloned().unwrap_or_default();
-        let out = Out::Lines(Arc::clone(&self.outbox));
+        let out = Out::Lines(self.lines.clone());
         let (state, answers) = ask::brought(&request.params)?;
         match state {
             Some(state) => {

@@ -198,7 +198,7 @@ async fn send(
     let text = rpc::request(number, &ask.method, &params);
     let was_sent = match out {
         Some(Out::Stream(stream)) => stream.must(text),
-        Some(Out::Lines(lines)) => lines.must(text),
+        Some(Out::Lines(lines)) => lines.send(text).await.is_ok(),
         None => false,
     };
     if !was_sent {

@@ -101,6 +101,11 @@ enum Put {
 }
 
 impl Pipe {
+    fn new(stdin: pipe::Sender, switch: Arc<Switch>) -> Pipe {
+        let backlog = Mutex::new(Backlog { stdin: Some(Arc::new(stdin)), lines: VecDeque::new() });
+        Pipe(Arc::new(Input { backlog, waits: Notify::new(), room: Notify::new(), switch }))
+    }
+
     fn backlog(&self) -> MutexGuard<'_, Backlog> {
         self.0.backlog.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -234,9 +239,7 @@ impl Child {
             stderr.and_then(|pipe| ChildStderr::from_std(pipe).ok()).ok_or_else(|| broken("standard error"))?;
         let told = |error: std::io::Error| format!("{program}: no handle of it: {error}");
         let (life, death) = (life_of(pid).map_err(told)?, life_of(pid).map_err(told)?);
-        let backlog = Mutex::new(Backlog { stdin: Some(Arc::new(stdin)), lines: VecDeque::new() });
-        let (waits, room) = (Notify::new(), Notify::new());
-        let pipe = Pipe(Arc::new(Input { backlog, waits, room, switch: Arc::clone(switch) }));
+        let pipe = Pipe::new(stdin, Arc::clone(switch));
         let wire = Wire::Pipe(pipe.clone());
         let mut tasks = JoinSet::new();
         let writer = tasks.spawn(write(pipe.clone()));
@@ -327,5 +330,69 @@ async fn remarks(stderr: ChildStderr, server: String) {
         if let (Line::Whole(bytes), true) = (line, count <= REMARKS_MAX) {
             tracing::debug!(%server, "said: {}", plain(&String::from_utf8_lossy(&bytes), REMARK_LEN_MAX));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncBufReadExt, BufReader};
+
+    use super::*;
+
+    const WRITERS: usize = 4;
+    const EACH: usize = 200;
+
+    #[tokio::test]
+    async fn lines_stay_whole_and_in_order_however_slowly_they_are_read() {
+        let (stdin, child) = pipe::pipe().expect("a pipe");
+        let pipe = Pipe::new(stdin, Switch::new().0);
+        let mut tasks = JoinSet::new();
+        tasks.spawn(write(pipe.clone()));
+        for writer in 0..WRITERS {
+            let pipe = pipe.clone();
+            tasks.spawn(async move {
+                for number in 0..EACH {
+                    // Longer than a page, so that the pipe takes some of them in parts.
+                    let line = format!("{writer} {number} {}", "x".repeat(7_000));
+                    pipe.send(line).await.expect("it is open");
+                }
+            });
+        }
+        let mut lines = BufReader::new(child).lines();
+        let mut next = [0; WRITERS];
+        for _ in 0..WRITERS * EACH {
+            let line = lines.next_line().await.expect("it is read").expect("a line");
+            let words: Vec<&str> = line.split(' ').collect();
+            let [writer, number] = [words[0], words[1]].map(|word| word.parse::<usize>().expect("a number"));
+            assert_eq!((number, words[2].len()), (next[writer], 7_000));
+            next[writer] += 1;
+        }
+        pipe.close();
+        let refused = pipe.send("late".to_owned()).await;
+        assert!(matches!(refused, Err(NoAnswer::NotSent(_))), "{refused:?}");
+    }
+
+    #[tokio::test]
+    async fn a_child_that_reads_no_more_gives_its_waiting_callers_back() {
+        let (stdin, child) = pipe::pipe().expect("a pipe");
+        let switch = Switch::new().0;
+        let pipe = Pipe::new(stdin, Arc::clone(&switch));
+        let mut tasks = JoinSet::new();
+        tasks.spawn(write(pipe.clone()));
+        // More than the pipe and the backlog hold together.
+        let waiting = async {
+            for _ in 0..10 * LINES_MAX {
+                pipe.send("x".repeat(1 << 10)).await?;
+            }
+            Ok(())
+        };
+        let (ended, ()) = tokio::join!(timeout(Duration::from_secs(10), waiting), async {
+            while pipe.backlog().lines.len() < LINES_MAX {
+                tokio::task::yield_now().await;
+            }
+            drop(child);
+        });
+        assert!(matches!(ended, Ok(Err(NoAnswer::NotSent(_)))), "{ended:?}");
+        assert!(switch.down().is_some_and(|down| down.why.contains("standard input broke")));
     }
 }
