@@ -339,6 +339,7 @@ mod tests {
     #[test]
     fn the_form_names_the_question_and_defaults_to_no() {
         let question = QuestionView {
+            two_persons: false,
             id: QuestionId(7),
             kind: QuestionKind::Confirm,
             text_zh: "合上一号断路器？".into(),

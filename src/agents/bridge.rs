@@ -229,7 +229,7 @@ impl Bridge {
                     Answer::Deny => docket::Answer::Deny,
                 };
                 // Whether it counted is in the evidence, and the call's own end tells the client.
-                let _ = self.mediator.answer(question, answer, by).await;
+                let _ = self.mediator.answer(question, answer, docket::By::said(by)).await;
             }
             EngineRequest::Relay { method, params, line, reply } => self.relay(method, params, line, reply),
             EngineRequest::StopWorker(task) => {
@@ -327,6 +327,7 @@ fn question(open: &Open) -> QuestionView {
     QuestionView {
         id: asked.id,
         kind,
+        two_persons: asked.four_eyes,
         text_zh: format!("{} 请求执行 {} {}：{}", who, asked.tool, asked.shown, asked.reason),
         text_en: format!("{} asks for {} {}: {}", who, asked.tool, asked.shown, asked.reason),
         until: Wall(clock::wall().0.saturating_add(left)),

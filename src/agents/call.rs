@@ -381,10 +381,11 @@ async fn give_up<T>(core: &Core, call: Option<CallId>) -> Result<T, Fault> {
     Err(Fault::Cancelled)
 }
 
-/// Puts a question of the gate to the person behind the client; none where the client cannot show it.
+/// Puts a question of the gate to the person behind the client; none where the client cannot show it,
+/// or where two persons have to answer elsewhere.
 async fn put(core: &Core, ctx: &mut Ctx, digest: &Call, question: &QuestionView) -> Option<Asking> {
     tell_of(ctx, question);
-    if !era::shows_forms(&ctx.capabilities) {
+    if question.two_persons || !era::shows_forms(&ctx.capabilities) {
         return None;
     }
     ask::ask(core, ctx, digest, vec![ask::form(question)]).await.ok()

@@ -212,6 +212,8 @@ pub struct QuestionView {
     pub id: QuestionId,
     /// What it is about.
     pub kind: QuestionKind,
+    /// Two persons whom the box knows have to allow it: whoever sits behind a client is none of them.
+    pub two_persons: bool,
     /// For an operator.
     pub text_zh: String,
     /// For an operator.

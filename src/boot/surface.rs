@@ -200,6 +200,7 @@ pub(super) fn settings(config: &Config, places: &Places) -> Settings {
         rules: Arc::clone(&config.rules),
         ask_patience: config.ask_patience,
         confirm_protective: config.confirm_protective,
+        four_eyes: config.four_eyes,
         own_paths: own_paths(own(config, places)),
         // Old keys lie in what was moved aside.
         own_secrets: own_paths(["keys", backup::ASIDE, backup::NEW].map(|name| places.state.join(name))),

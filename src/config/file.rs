@@ -76,6 +76,7 @@ pub(super) struct File {
 pub(super) struct Ask {
     pub(super) timeout: Option<Spanned<u64>>,
     pub(super) dialogue: Option<Spanned<u64>>,
+    pub(super) four_eyes: Option<Spanned<String>>,
 }
 
 #[derive(Debug, Default, Deserialize)]

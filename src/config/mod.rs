@@ -114,6 +114,8 @@ pub struct Config {
     pub dialogue_patience: Duration,
     /// Protective actions are asked about like any other.
     pub confirm_protective: bool,
+    /// Two persons have to allow what is dangerous.
+    pub four_eyes: bool,
     /// The mode in which runs start.
     pub mode: Mode,
     /// Which rule wins.
@@ -249,6 +251,12 @@ pub fn check(path: &Path, text: &str) -> Result<Config, ConfigError> {
         Some(seconds) if DIALOGUE_SECONDS.contains(seconds.get_ref()) => Duration::from_secs(*seconds.get_ref()),
         Some(seconds) => return Err(wrong(seconds.span(), outside(seconds.get_ref(), &DIALOGUE_SECONDS))),
     };
+    let four_eyes = word(file.ask.four_eyes.as_ref(), false, |word| match word {
+        "off" => Some(false),
+        "dangerous" => Some(true),
+        _ => None,
+    })
+    .map_err(|span| wrong(span, "there is no such rule for two persons".to_owned()).hint("\"off\" or \"dangerous\""))?;
     let mode = word(file.policy.mode.as_ref(), Mode::Default, Mode::from_word).map_err(|span| {
         let known: Vec<_> = Mode::ALL.iter().map(|mode| mode.word()).collect();
         wrong(span, "there is no such mode".to_owned()).hint(format!("one of {}", known.join(", ")))
@@ -325,6 +333,7 @@ pub fn check(path: &Path, text: &str) -> Result<Config, ConfigError> {
         ask_patience,
         dialogue_patience,
         confirm_protective: file.safety.confirm_protective.unwrap_or(false),
+        four_eyes,
         mode,
         rule_order,
         rules: Arc::new(rules),

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use interlock_domain::time::Tick;
 
-use crate::engine::people::{People, Person, same, secret};
+use crate::engine::people::{AT_THE_CONSOLE, People, Person, same, secret};
 
 /// Sessions of all people at once, and of one: whoever logs in again and again puts out their own.
 const SESSIONS_MAX: usize = 256;
@@ -43,7 +43,7 @@ pub(super) struct Visit {
 impl Visit {
     /// The person as evidence names them: nobody of the machine itself has such a name.
     pub(super) fn user(&self) -> String {
-        format!("{}@console", self.person.name)
+        format!("{}{AT_THE_CONSOLE}", self.person.name)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use interlock_domain::gate::docket::{Answer, Ignored, QuestionKind};
+use interlock_domain::gate::docket::{Answer, By, Ignored, QuestionKind};
 use interlock_domain::id::QuestionId;
 use serde_json::{Value, json};
 use tokio::time::timeout;
@@ -30,6 +30,8 @@ fn question(open: &Open) -> Value {
         "asker": asked.asker.as_ref().map(|asker| format!("{} ({})", asker.name, asker.via.word())),
         "rule": asked.rule,
         "reason": asked.reason,
+        "four_eyes": asked.four_eyes,
+        "allowed_by": asked.first.as_ref().map(|first| first.name.as_str()),
         "expires_ms": open.left_ms,
         "text": format!("{} {}: {}", asked.tool, asked.shown, asked.reason),
     })
@@ -51,9 +53,12 @@ pub(super) async fn answer(context: &Context, user: &str, args: &Args<'_>, answe
     let open = context.mediator.questions().await.map_err(|error| not_taken(&error))?;
     let beside = beside(&open, question);
     let (taken, settled) =
-        context.mediator.answer(question, answer, user.to_owned()).await.map_err(|error| not_taken(&error))?;
-    obeyed(question, taken)?;
+        context.mediator.answer(question, answer, by(user)).await.map_err(|error| not_taken(&error))?;
     let mut value = json!({ "question": question.to_string() });
+    if obeyed(question, taken)? == Obeyed::AsTheFirst {
+        allowed_once(&mut value, question, user, args);
+        return Ok(value);
+    }
     // Nothing of a batch starts before all of its questions are answered: who answers one must be free for the next.
     let patience = match answer {
         Answer::Allow if beside.is_empty() => None,
@@ -75,6 +80,27 @@ pub(super) async fn answer(context: &Context, user: &str, args: &Args<'_>, answe
         None => answered_alone(&mut value, question, answer, &beside, args),
     }
     Ok(value)
+}
+
+/// Whom the box knows: a user of its own, or the holder of a token of the console, who is the same person at both.
+fn by(user: &str) -> By {
+    match user {
+        super::UNKNOWN => By::said(user),
+        user => By::person(user, user.strip_suffix(crate::engine::people::AT_THE_CONSOLE).unwrap_or(user)),
+    }
+}
+
+/// The first yes of two.
+fn allowed_once(value: &mut Value, question: QuestionId, user: &str, args: &Args<'_>) {
+    value["decision"] = "allow".into();
+    value["result"] = Value::Null;
+    value["needs"] = "second_person".into();
+    value["message"] = if args.is_zh() {
+        format!("{question} 已由 {user} 允许，尚未执行：还须另一人允许")
+    } else {
+        format!("{question} is allowed by {user}; it starts when another person has allowed it, too")
+    }
+    .into();
 }
 
 /// The questions about the other calls of its batch, in order. All of a batch are asked at once.
@@ -133,9 +159,27 @@ pub(super) fn note<'a>(args: &'a Args<'_>, hint: &str) -> Result<&'a str, Troubl
     Ok(note)
 }
 
-fn obeyed(question: QuestionId, taken: AnswerTaken) -> Result<(), Trouble> {
+/// How a word counted.
+#[derive(PartialEq, Eq)]
+enum Obeyed {
+    Whole,
+    AsTheFirst,
+}
+
+fn obeyed(question: QuestionId, taken: AnswerTaken) -> Result<Obeyed, Trouble> {
     match taken {
-        AnswerTaken::Obeyed => Ok(()),
+        AnswerTaken::Obeyed => Ok(Obeyed::Whole),
+        AnswerTaken::Waits => Ok(Obeyed::AsTheFirst),
+        AnswerTaken::Ignored(Ignored::SamePerson) => Err(Trouble::new(
+            Kind::NotSo,
+            format!("you have allowed question {question} already: another person has to allow it, too"),
+        )
+        .hint("one person counts once, at the console and at the shell")),
+        AnswerTaken::Ignored(Ignored::UnknownPerson | Ignored::Revoked) => Err(Trouble::new(
+            Kind::Permission,
+            format!("question {question} takes two persons whom the box knows, and it does not know you"),
+        )
+        .hint("answer at the console with a token of your own, or as a user of the box")),
         AnswerTaken::Ignored(Ignored::NoSuchQuestion) => {
             Err(Trouble::new(Kind::NotFound, format!("there is no question {question}")).hint("interlock ask list"))
         }

@@ -18,6 +18,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use nix::unistd::Uid;
 use serde_json::Value;
 use tokio::io::{AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::net::unix::OwnedWriteHalf;
@@ -110,7 +111,7 @@ async fn told(stop: &mut watch::Receiver<bool>) {
 
 async fn client(stream: UnixStream, context: Arc<Context>, mut stop: watch::Receiver<bool>) {
     let peer = Peer::of(stream.as_fd());
-    let name = peer.as_ref().map_or_else(|_| "unknown".to_owned(), user);
+    let name = peer.as_ref().map_or_else(|_| UNKNOWN.to_owned(), |peer| user(Uid::from_raw(peer.uid)));
     // Whoever cannot be placed is not let in either: a walk that fails is what a fork storm would bring about.
     let ours = peer.as_ref().map_or(true, |peer| peer.descent() != Descent::Foreign);
     let (read, mut write) = stream.into_split();
@@ -178,11 +179,13 @@ async fn client(stream: UnixStream, context: Arc<Context>, mut stop: watch::Rece
     }
 }
 
-/// The name of the peer's user, or its number.
-fn user(peer: &Peer) -> String {
-    let uid = nix::unistd::Uid::from_raw(peer.uid);
+/// Stands for a user whom the kernel does not name.
+const UNKNOWN: &str = "unknown";
+
+/// The name of a user, or its number.
+fn user(uid: Uid) -> String {
     let known = nix::unistd::User::from_uid(uid).ok().flatten();
-    known.map_or_else(|| format!("uid {}", peer.uid), |user| user.name)
+    known.map_or_else(|| format!("uid {uid}"), |user| user.name)
 }
 
 fn refused(request: &Request, ours: bool) -> Option<Trouble> {

@@ -1,5 +1,6 @@
 //! `console token …` on the socket: who may open the console, and as what.
 
+use nix::unistd::Uid;
 use serde_json::{Value, json};
 
 use super::verbs::{Answer1, Args, Context};
@@ -23,6 +24,11 @@ pub(super) fn list(context: &Context) -> Vec<Value> {
 
 pub(super) async fn add(context: &Context, user: &str, args: &Args<'_>) -> Answer1 {
     let (name, word) = (args.need("name")?, args.need("role")?);
+    if !may_admit(user) {
+        let hint = format!("sudo interlock console token add {name} --role {word}");
+        let fact = "who may open the console is said by root or by the account of the service";
+        return Err(Trouble::new(Kind::Permission, fact).hint(hint));
+    }
     let role = Role::from_word(word).ok_or_else(|| {
         let known: Vec<_> = Role::ALL.iter().map(|role| role.word()).collect();
         Trouble::new(Kind::Usage, format!("there is no role {word:?}")).hint(format!("one of {}", known.join(", ")))
@@ -34,12 +40,18 @@ pub(super) async fn add(context: &Context, user: &str, args: &Args<'_>) -> Answe
 pub(super) async fn revoke(context: &Context, user: &str, args: &Args<'_>) -> Answer1 {
     let name = args.need("name")?;
     context.people.revoke(name, user).await.map_err(|error| trouble(&error))?;
+    context.mediator.forget(name.to_owned()).await;
     let message = if args.is_zh() {
         format!("{name} 的令牌已作废，其会话已结束")
     } else {
         format!("the token of {name} is good for nothing any more; what was open with it is closed")
     };
     Ok(json!({ "name": name, "message": message }))
+}
+
+/// Whoever could give out tokens could be two persons.
+fn may_admit(user: &str) -> bool {
+    [Uid::from_raw(0), nix::unistd::geteuid()].into_iter().any(|uid| super::user(uid) == user)
 }
 
 fn trouble(error: &NotChanged) -> Trouble {

@@ -107,6 +107,8 @@ pub enum Event {
         call: CallId,
         /// What was said.
         answer: Answer,
+        /// It was the first yes of two: the question stays open.
+        waits: bool,
         /// By whom.
         by: String,
     },

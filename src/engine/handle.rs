@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use interlock_domain::closure::Reply;
-use interlock_domain::gate::docket::{Answer, Ignored, Question};
+use interlock_domain::gate::docket::{Answer, By, Ignored, Question};
 use interlock_domain::gate::policy::Mode;
 use interlock_domain::id::{BatchId, CallId, QuestionId, RunId, Seq, ToolName};
 use interlock_domain::request::args::{Args, TooLarge};
@@ -166,6 +166,8 @@ pub enum NotTaken {
 pub enum AnswerTaken {
     /// It counted.
     Obeyed,
+    /// It counted as the first of two: another person has to allow it, too.
+    Waits,
     /// It did not, and this is why.
     Ignored(Ignored),
 }
@@ -214,9 +216,14 @@ pub enum Message {
         /// Which.
         answer: Answer,
         /// Whose.
-        by: String,
+        by: By,
         /// The way back: whether it counted, then how the call ended.
         back: oneshot::Sender<(AnswerTaken, Option<oneshot::Receiver<Answered>>)>,
+    },
+    /// A person may not answer any more.
+    Forget {
+        /// Who.
+        person: String,
     },
     /// A person's word on what became of an action.
     Settle {
@@ -438,7 +445,7 @@ impl Mediator {
         &self,
         question: QuestionId,
         answer: Answer,
-        by: String,
+        by: By,
     ) -> Result<(AnswerTaken, Option<oneshot::Receiver<Answered>>), NotTaken> {
         self.send(|back| Message::Answer { question, answer, by, back }).await
     }
@@ -455,6 +462,13 @@ impl Mediator {
         by: String,
     ) -> Result<AnswerTaken, NotTaken> {
         self.send(|back| Message::Settle { question, done, note, by, back }).await
+    }
+
+    /// A person may not answer any more: what they allowed as the first of two waits for two again. Waits for a place in
+    /// the inbox.
+    pub async fn forget(&self, person: String) {
+        // With a mediator that is gone, so are its questions.
+        let _ = self.inbox.send(Message::Forget { person }).await;
     }
 
     /// What a query found out about an unknown outcome. Waits for a place in the inbox.

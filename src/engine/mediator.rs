@@ -17,7 +17,7 @@ use interlock_domain::effect::journal::Entry;
 use interlock_domain::effect::report::{Loss, Report};
 use interlock_domain::event::{Event, Found};
 use interlock_domain::gate::breaker::Breaker;
-use interlock_domain::gate::docket::{Answer, Ignored, Question};
+use interlock_domain::gate::docket::{Answer, By, Question};
 use interlock_domain::gate::policy::{Mode, Policy, RuleOrder};
 use interlock_domain::gate::rule::Rules;
 use interlock_domain::id::{BatchId, CallId, QuestionId, RunId};
@@ -61,6 +61,8 @@ pub struct Settings {
     pub ask_patience: Duration,
     /// Protective actions are asked about like any other.
     pub confirm_protective: bool,
+    /// Two persons have to allow what is dangerous.
+    pub four_eyes: bool,
     /// Interlock's own files, protected like `/etc`.
     pub own_paths: Arc<[String]>,
     /// Where Interlock keeps its keys: reading there is a question in every mode.
@@ -80,6 +82,7 @@ impl Settings {
             answerable: who.answerable,
             ask_patience: self.ask_patience,
             confirm_protective: self.confirm_protective,
+            four_eyes: self.four_eyes,
             own_paths: Arc::clone(&self.own_paths),
             own_secrets: Arc::clone(&self.own_secrets),
             breaker: self.breaker,
@@ -265,6 +268,7 @@ impl Owner {
                 let answered = self.answer(question, answer, by).await;
                 let _ = back.send(answered);
             }
+            Message::Forget { person } => self.step(Input::Forget { person }).await,
             Message::Settle { question, done, note, by, back } => {
                 let taken = self.settle(question, done, note, by).await;
                 let (written, mut acks) = (self.newest.0, self.acks.clone());
@@ -348,17 +352,20 @@ impl Owner {
         &mut self,
         question: QuestionId,
         answer: Answer,
-        by: String,
+        by: By,
     ) -> (AnswerTaken, Option<oneshot::Receiver<Answered>>) {
         let asked = self.machine.questions().into_iter().find(|asked| asked.id == question).map(|asked| asked.key.call);
         let watcher = asked.map(|call| {
             let (watcher, receiver) = oneshot::channel();
-            self.watchers.entry(call).or_default().push(watcher);
+            let watchers = self.watchers.entry(call).or_default();
+            // Those whose word did not end it have gone.
+            watchers.retain(|watcher| !watcher.is_closed());
+            watchers.push(watcher);
             receiver
         });
         match self.asked(question, Input::Answer { question, answer, by }).await {
             AnswerTaken::Obeyed => (AnswerTaken::Obeyed, watcher),
-            ignored @ AnswerTaken::Ignored(_) => (ignored, None),
+            other @ (AnswerTaken::Waits | AnswerTaken::Ignored(_)) => (other, None),
         }
     }
 
@@ -369,41 +376,36 @@ impl Owner {
 
     /// Steps, and tells from what the machine recorded whether the word counted.
     async fn asked(&mut self, question: QuestionId, input: Input) -> AnswerTaken {
-        match self.step_seen(input, Some(question)).await {
-            None => AnswerTaken::Obeyed,
-            Some(why) => AnswerTaken::Ignored(why),
-        }
+        self.step_seen(input, Some(question)).await.unwrap_or(AnswerTaken::Obeyed)
     }
 
     async fn step(&mut self, input: Input) {
         self.step_seen(input, None).await;
     }
 
-    async fn step_seen(&mut self, input: Input, question: Option<QuestionId>) -> Option<Ignored> {
-        let mut ignored = None;
+    async fn step_seen(&mut self, input: Input, question: Option<QuestionId>) -> Option<AnswerTaken> {
+        let mut told = None;
         let mut inputs = VecDeque::from([input]);
         while let Some(input) = inputs.pop_front() {
             self.machine.step(input, clock::now());
-            self.carry_out(question, &mut ignored, &mut inputs).await;
+            self.carry_out(question, &mut told, &mut inputs).await;
         }
-        ignored
+        told
     }
 
     /// Carries out what the machine says. What comes of it at once is the next input.
     async fn carry_out(
         &mut self,
         question: Option<QuestionId>,
-        ignored: &mut Option<Ignored>,
+        told: &mut Option<AnswerTaken>,
         inputs: &mut VecDeque<Input>,
     ) {
         while let Some(action) = self.machine.next_action() {
             match action {
                 Action::Record { entries, now } => {
                     for (entry, event) in entries {
-                        if let (Event::AnswerIgnored { question: of, why, .. }, Some(question)) = (&event, question)
-                            && *of == question
-                        {
-                            *ignored = Some(*why);
+                        if question.is_some() {
+                            *told = told.take().or_else(|| word_of(&event, question));
                         }
                         self.record(entry, &event, now).await;
                     }
@@ -528,6 +530,21 @@ impl Owner {
         }
         self.running.shutdown().await;
     }
+}
+
+/// What a record says of an answer to that question, beyond that it counted.
+fn word_of(event: &Event, question: Option<QuestionId>) -> Option<AnswerTaken> {
+    if let Event::AnswerIgnored { question: of, why, .. } = event
+        && Some(*of) == question
+    {
+        return Some(AnswerTaken::Ignored(*why));
+    }
+    if let Event::Answered { question: of, waits: true, .. } = event
+        && Some(*of) == question
+    {
+        return Some(AnswerTaken::Waits);
+    }
+    None
 }
 
 async fn until(deadline: Option<tokio::time::Instant>) {

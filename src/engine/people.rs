@@ -33,6 +33,9 @@ pub enum Role {
     Approve,
 }
 
+/// Stands behind the name of a person where they act at the console.
+pub const AT_THE_CONSOLE: &str = "@console";
+
 impl Role {
     /// All of them.
     pub const ALL: [Role; 3] = [Role::Read, Role::Operate, Role::Approve];

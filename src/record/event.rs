@@ -54,9 +54,13 @@ pub fn row(event: &Event, at: Stamp) -> Row {
             row.told(detail.end())
         }
         Event::Asked { question } => asked(row, question),
-        Event::Answered { question, call: _, answer, by } => {
+        Event::Answered { question, call: _, answer, waits, by } => {
             row.to = Some(answer_word(*answer).into());
-            row.detailed(&json!({ "question": question.to_string(), "by": by }))
+            let mut detail = json!({ "question": question.to_string(), "by": by });
+            if *waits {
+                detail["waits"] = "second_person".into();
+            }
+            row.detailed(&detail)
         }
         Event::AnswerIgnored { question, why, by } => {
             row.cause = Some(why.code().into());
@@ -116,14 +120,18 @@ pub fn row(event: &Event, at: Stamp) -> Row {
 fn asked(mut row: Row, question: &Question) -> Row {
     row.to = Some(question.kind.word().into());
     row.cause = question.step.map(|step| step.word().into());
-    row.detailed(&json!({
+    let mut detail = json!({
         "question": question.id.to_string(),
         "tool": question.tool.as_str(),
         "input": question.shown,
         "rule": question.rule,
         "reason": question.reason,
         "epoch": question.key.epoch.0,
-    }))
+    });
+    if question.four_eyes {
+        detail["persons"] = 2.into();
+    }
+    row.detailed(&detail)
 }
 
 fn ended(mut row: Row, ending: &Ending) -> Row {

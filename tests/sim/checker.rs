@@ -80,10 +80,11 @@ impl Facts {
 #[derive(Debug, Clone)]
 pub(crate) enum Seen {
     Submitted { batch: BatchId, calls: Vec<(CallId, Facts)>, parent: Option<CallId> },
-    Recorded(Entry, Event),
+    Recorded(Entry, Box<Event>),
     Start { call: CallId },
     Replied { batch: BatchId, replies: Vec<Reply> },
-    Said { question: QuestionId, answer: Answer },
+    Said { question: QuestionId, answer: Answer, person: Option<&'static str> },
+    Forgotten { person: &'static str },
     Durable(Entry),
     CommitFailed,
     Cancelled { batch: BatchId },
@@ -120,6 +121,10 @@ pub(crate) struct Checker {
     stories: BTreeMap<CallId, Story>,
     parents: BTreeMap<RunId, RunId>,
     questions: BTreeMap<QuestionId, (CallId, Asked)>,
+    /// Those that two persons have to allow, and who did already.
+    of_two: BTreeMap<QuestionId, Option<&'static str>>,
+    /// What is dangerous is asked of two persons.
+    pub(crate) four_eyes: bool,
     live: BTreeSet<CallId>,
     replied: BTreeSet<BatchId>,
     batches: BTreeMap<BatchId, Vec<CallId>>,
@@ -171,13 +176,10 @@ impl Checker {
             }
             Seen::Start { call } => self.start(*call),
             Seen::Replied { batch, replies } => self.reply(*batch, replies),
-            Seen::Said { question, answer } => {
-                let now = self.now;
-                if let Some((_, state)) = self.questions.get_mut(question)
-                    && let Asked::Open(until) = *state
-                {
-                    let yes = *answer == Answer::Allow && now < until;
-                    *state = if yes { Asked::Yes } else { Asked::No };
+            Seen::Said { question, answer, person } => self.said(*question, *answer, *person),
+            Seen::Forgotten { person } => {
+                for first in self.of_two.values_mut().filter(|first| **first == Some(*person)) {
+                    *first = None;
                 }
             }
             Seen::Durable(entry) => {
@@ -318,10 +320,34 @@ impl Checker {
         if self.questions.contains_key(&question.id) {
             self.breach(Law::Question, format!("{} is asked twice", question.id));
         }
+        // After a crash a number that the log did not know yet is used again.
+        self.of_two.remove(&question.id);
+        if self.four_eyes && question.kind == QuestionKind::Confirm {
+            self.of_two.insert(question.id, None);
+        }
         self.questions.insert(question.id, (call, Asked::Open(question.until.unwrap_or(Tick(u64::MAX)))));
         if let Some(story) = self.stories.get_mut(&call) {
             story.question = Some(question.id);
         }
+    }
+
+    /// A yes of two counts when two different persons who are known have said it.
+    fn said(&mut self, question: QuestionId, answer: Answer, person: Option<&'static str>) {
+        let Some((_, state)) = self.questions.get_mut(&question) else { return };
+        let Asked::Open(until) = *state else { return };
+        let yes = answer == Answer::Allow && self.now < until;
+        if yes && let Some(first) = self.of_two.get_mut(&question) {
+            match (*first, person) {
+                (_, None) => return,
+                (None, person) => {
+                    *first = person;
+                    return;
+                }
+                (first, person) if first == person => return,
+                (Some(_), Some(_)) => {}
+            }
+        }
+        *state = if yes { Asked::Yes } else { Asked::No };
     }
 
     fn settled(&mut self, call: CallId, entry: Entry, word: &'static str) {

@@ -104,7 +104,7 @@ impl Doctor {
                     }
                 }
             }
-            Seen::Said { question, answer: Answer::Allow } if self.mutant == Mutant::StaleAnswer => {
+            Seen::Said { question, answer: Answer::Allow, .. } if self.mutant == Mutant::StaleAnswer => {
                 // The machine has obeyed every yes before; now it obeys one that comes when the call is settled.
                 if let Some(call) = self.questions.get(question).copied()
                     && self.is_settled(call)
@@ -129,7 +129,11 @@ impl Doctor {
                 }
                 _ => {}
             },
-            Seen::Said { .. } | Seen::CommitFailed | Seen::Cancelled { .. } | Seen::Ended { .. } => {}
+            Seen::Said { .. }
+            | Seen::Forgotten { .. }
+            | Seen::CommitFailed
+            | Seen::Cancelled { .. }
+            | Seen::Ended { .. } => {}
         }
         out
     }
@@ -177,13 +181,15 @@ impl Doctor {
                     }
                     (Mutant::LostPassport, _) if rng.u8(0..10) == 0 => {
                         // The number of the record stays taken.
-                        vec![Seen::Recorded(entry, Event::LateReport { call: *call })]
+                        vec![Seen::Recorded(entry, Box::new(Event::LateReport { call: *call }))]
                     }
-                    (Mutant::SettledTwice, _) => vec![seen.clone(), Seen::Recorded(Entry(entry.0 + 1), event.clone())],
+                    (Mutant::SettledTwice, _) => {
+                        vec![seen.clone(), Seen::Recorded(Entry(entry.0 + 1), Box::new(event.clone()))]
+                    }
                     (Mutant::GuessesDone, ending) if ending.word() == "unknown" => {
                         let done =
                             Ending::Ran(interlock_domain::effect::outcome::Known::Done(serde_json::Value::Null.into()));
-                        vec![Seen::Recorded(entry, Event::Settled { call: *call, ending: done })]
+                        vec![Seen::Recorded(entry, Box::new(Event::Settled { call: *call, ending: done }))]
                     }
                     _ => return,
                 };

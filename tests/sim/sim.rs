@@ -45,6 +45,7 @@ fn the_laws_hold_in_every_world() {
     if many {
         let all = [
             "a composite wished",
+            "a person was taken out",
             "answered",
             "cancelled",
             "commit failed",

@@ -9,7 +9,7 @@ use interlock_domain::effect::Order;
 use interlock_domain::effect::journal::Entry;
 use interlock_domain::effect::report::{Failure, Loss, Report};
 use interlock_domain::event::{Event, Found};
-use interlock_domain::gate::docket::{Answer, QuestionKind};
+use interlock_domain::gate::docket::{Answer, By, QuestionKind};
 use interlock_domain::gate::policy::{Mode, Policy};
 use interlock_domain::gate::rule::{Authority, Rule, Rules, Verb};
 use interlock_domain::id::{BatchId, CallId, QuestionId, RunId, ToolName};
@@ -28,6 +28,9 @@ use serde_json::{Value, json};
 
 use crate::checker::{Checker, Facts, Law, Seen};
 use crate::doctor::Doctor;
+
+/// Whom the box knows.
+const PERSONS: [&str; 2] = ["li", "wang"];
 
 /// What a world is made of.
 #[derive(Debug, Clone, Copy)]
@@ -205,6 +208,7 @@ impl World {
         let (wide, narrow) = (tool("act", &verbs, &mut rng), tool("only", &verbs, &mut rng));
         let run = |n: u128| RunId::new(1, n);
         let mut checker = Checker::default();
+        checker.four_eyes = rng.bool();
         checker.child(run(3), run(2));
         checker.child(run(4), run(3));
         World {
@@ -266,7 +270,8 @@ impl World {
 
     fn policy(&self, via: Via, mode: Mode) -> Policy {
         let asker = Asker { via, name: "somebody".into() };
-        Policy { mode, rules: Arc::clone(&self.rules), ..Policy::plain(asker) }
+        let four_eyes = self.checker.four_eyes;
+        Policy { mode, four_eyes, rules: Arc::clone(&self.rules), ..Policy::plain(asker) }
     }
 
     /// One thing that may happen, chosen by the seed.
@@ -447,14 +452,22 @@ impl World {
         // Any number that was ever used: answers come late, twice, and to the wrong question.
         let Some(&(question, _)) = self.asked.get(self.rng.usize(0..self.asked.len().max(1))) else { return };
         let answer = if self.rng.u8(0..3) > 0 { Answer::Allow } else { Answer::Deny };
+        if self.rng.u8(0..8) == 0 {
+            let person = PERSONS[self.rng.usize(0..PERSONS.len())];
+            self.checker_sees(Seen::Forgotten { person });
+            self.met.insert("a person was taken out");
+            self.step(Input::Forget { person: person.into() }, usize::MAX);
+        }
         self.say(question, answer);
     }
 
     fn say(&mut self, question: QuestionId, answer: Answer) {
         self.checker.now = self.now;
-        self.checker_sees(Seen::Said { question, answer });
+        let person = (self.rng.u8(0..4) > 0).then(|| PERSONS[self.rng.usize(0..PERSONS.len())]);
+        self.checker_sees(Seen::Said { question, answer, person });
         self.met.insert("answered");
-        self.step(Input::Answer { question, answer, by: "a person".into() }, usize::MAX);
+        let by = By { name: "a person".into(), person: person.map(str::to_owned) };
+        self.step(Input::Answer { question, answer, by }, usize::MAX);
     }
 
     fn settle_a_question(&mut self) {
@@ -536,7 +549,7 @@ impl World {
                 Action::Record { entries, now: _ } => {
                     assert!(first, "the records come first");
                     for (entry, event) in entries {
-                        self.checker_sees(Seen::Recorded(entry, event.clone()));
+                        self.checker_sees(Seen::Recorded(entry, Box::new(event.clone())));
                         self.handed.push((entry, event));
                     }
                     self.ends.push(self.handed.len());

@@ -64,6 +64,16 @@ pub(super) fn card(main: &mut Html, view: &View<'_>, question: &Value, points: &
             .as_u64()
             .map_or_else(|| view.pick("no limit", "不限时").to_owned(), |ms| format!("{} s", ms / 1000)),
     ));
+    if question["four_eyes"] == true {
+        let needed = match question["allowed_by"].as_str() {
+            None => view.pick("two", "须两人分别允许").to_owned(),
+            Some(first) => match view.pick("en", "zh") {
+                "en" => format!("two; {first} has allowed it, another person has to, too"),
+                _ => format!("须两人；{first} 已允许，还须另一人允许"),
+            },
+        };
+        known.push((view.pick("Persons needed", "所需人数"), needed));
+    }
     facts(main, &known);
     main.element("h3", &[], view.pick("Exactly this would be done", "将执行的操作"));
     main.open("pre", &[("tabindex", "0")]).text(&shown(question, "input")).close("pre");

@@ -77,6 +77,45 @@ pub struct Question {
     pub rule: Option<String>,
     /// One sentence in English.
     pub reason: String,
+    /// Two persons have to allow it (four eyes); one is enough to deny it.
+    pub four_eyes: bool,
+    /// Who allowed it already, where two have to.
+    pub first: Option<Box<By>>,
+}
+
+/// Who gives a word.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct By {
+    /// As the log names them.
+    pub name: String,
+    /// The person, where the box itself knows them: by a token of theirs, or as one of its users. None for a name that
+    /// was only said: whoever speaks or writes in a program's name proves none.
+    pub person: Option<String>,
+}
+
+impl By {
+    /// Somebody whom the box knows.
+    #[must_use]
+    pub fn person(name: impl Into<String>, person: impl Into<String>) -> By {
+        By { name: name.into(), person: Some(person.into()) }
+    }
+
+    /// Somebody who said a name.
+    #[must_use]
+    pub fn said(name: impl Into<String>) -> By {
+        By { name: name.into(), person: None }
+    }
+}
+
+/// What a word came to.
+#[derive(Debug)]
+pub enum Taken {
+    /// The call is permitted.
+    Allowed,
+    /// One of two has allowed it; another person has to.
+    Waits,
+    /// The call ends before its start.
+    Denied(Refusal),
 }
 
 /// A person's word on a `permit` or `confirm` question.
@@ -99,6 +138,12 @@ pub enum Ignored {
     Stale,
     /// An `outcome` question takes `settle`, the others `allow` or `deny`.
     WrongKind,
+    /// Two persons have to allow it, and this one has already.
+    SamePerson,
+    /// Two persons whom the box knows have to allow it, and it does not know this one.
+    UnknownPerson,
+    /// The first of the two may not answer any more: it waits for two again.
+    Revoked,
 }
 
 impl Ignored {
@@ -110,6 +155,9 @@ impl Ignored {
             Ignored::Closed => "closed",
             Ignored::Stale => "stale",
             Ignored::WrongKind => "wrong_kind",
+            Ignored::SamePerson => "same_person",
+            Ignored::UnknownPerson => "unknown_person",
+            Ignored::Revoked => "revoked",
         }
     }
 }
@@ -153,6 +201,8 @@ pub struct Permit {
     call: Call,
     decision: Box<Decision>,
     epoch: Epoch,
+    /// That it is permitted stands in the log.
+    told: bool,
 }
 
 impl Permit {
@@ -189,6 +239,11 @@ impl Permit {
     #[must_use]
     pub fn protective(&self) -> bool {
         self.decision.protective
+    }
+
+    /// It still has to be written down that it is permitted. From now on it has not.
+    pub(crate) fn tell(&mut self) -> bool {
+        !std::mem::replace(&mut self.told, true)
     }
 
     /// The epoch that it was given under.
@@ -252,7 +307,7 @@ pub fn judge(
             decision.reason = format!("denied {times} times by the mode, and wished for again: {}", decision.reason);
         }
         match decision.verdict {
-            Verdict::Allow => docket.permitted.push(Permit { call, decision: Box::new(decision), epoch }),
+            Verdict::Allow => docket.permitted.push(Permit { call, decision: Box::new(decision), epoch, told: false }),
             Verdict::Deny => {
                 let Decision { step, rule, reason, nobody_to_ask, .. } = decision;
                 let why = if let Denied::Repeated(times) = denied {
@@ -267,9 +322,8 @@ pub fn judge(
             Verdict::Ask => {
                 let id = ids.take();
                 let question = question(id, policy, epoch, &call, &decision, now);
-                docket
-                    .waiting
-                    .insert(id, Waiting { permit: Permit { call, decision: Box::new(decision), epoch }, question });
+                let permit = Permit { call, decision: Box::new(decision), epoch, told: false };
+                docket.waiting.insert(id, Waiting { permit, question });
             }
         }
     }
@@ -286,9 +340,10 @@ fn denied(policy: &Policy, denials: &mut Denials, tool: &ToolName, decision: &De
 
 fn question(id: QuestionId, policy: &Policy, epoch: Epoch, call: &Call, decision: &Decision, now: Tick) -> Question {
     let wish = call.request().wish();
+    let is_dangerous = call.nature().risk == Risk::Dangerous;
     Question {
         id,
-        kind: if call.nature().risk == Risk::Dangerous { QuestionKind::Confirm } else { QuestionKind::Permit },
+        kind: if is_dangerous { QuestionKind::Confirm } else { QuestionKind::Permit },
         key: QuestionKey { call: call.id(), args: wish.args.hash(), facts: wish.facts.digest(), epoch },
         until: Some(now.after(policy.ask_patience)),
         asker: Some(policy.asker.clone()),
@@ -297,6 +352,8 @@ fn question(id: QuestionId, policy: &Policy, epoch: Epoch, call: &Call, decision
         step: Some(decision.step),
         rule: decision.rule.clone(),
         reason: decision.reason.clone(),
+        four_eyes: policy.four_eyes && is_dangerous,
+        first: None,
     }
 }
 
@@ -306,37 +363,58 @@ impl Docket {
         self.waiting.values().map(|waiting| &waiting.question)
     }
 
+    /// The protective calls that wait only for the questions about others. They will start without waiting for the log,
+    /// so the log has to know of them before.
+    pub(crate) fn protective(&mut self) -> impl Iterator<Item = &mut Permit> {
+        self.permitted.iter_mut().filter(|permit| permit.protective())
+    }
+
     /// The earliest moment at which a question expires.
     #[must_use]
     pub fn wake_at(&self) -> Option<Tick> {
         self.waiting.values().filter_map(|waiting| waiting.question.until).min()
     }
 
-    /// Takes a person's word. A yes moves the call to the permitted ones, a no refuses it, and it alone.
+    /// Takes a person's word. A yes moves the call to the permitted ones, where two have to say it the second yes; a no
+    /// refuses the call, and it alone.
     ///
     /// # Errors
     /// When the question is not open here, or the answer was given for something else.
-    pub fn answer(
-        &mut self,
-        id: QuestionId,
-        key: QuestionKey,
-        answer: Answer,
-        by: &str,
-    ) -> Result<Option<Refusal>, Ignored> {
-        match self.waiting.remove(&id) {
-            None => Err(Ignored::Closed),
-            Some(waiting) if waiting.question.key != key => {
-                self.waiting.insert(id, waiting);
-                Err(Ignored::Stale)
-            }
-            Some(waiting) => match answer {
-                Answer::Allow => {
-                    self.permitted.push(waiting.permit);
-                    Ok(None)
-                }
-                Answer::Deny => Ok(Some(waiting.permit.refuse(Why::DeniedByPerson { by: by.to_owned() }))),
-            },
+    pub fn answer(&mut self, id: QuestionId, key: QuestionKey, answer: Answer, by: &By) -> Result<Taken, Ignored> {
+        let Some(waiting) = self.waiting.get_mut(&id) else { return Err(Ignored::Closed) };
+        let question = &mut waiting.question;
+        if question.key != key {
+            return Err(Ignored::Stale);
         }
+        if answer == Answer::Allow && question.four_eyes {
+            match (&question.first, &by.person) {
+                (_, None) => return Err(Ignored::UnknownPerson),
+                (None, Some(_)) => {
+                    question.first = Some(Box::new(by.clone()));
+                    return Ok(Taken::Waits);
+                }
+                (Some(first), person) if first.person == *person => return Err(Ignored::SamePerson),
+                (Some(_), Some(_)) => {}
+            }
+        }
+        let Some(Waiting { permit, .. }) = self.waiting.remove(&id) else { return Err(Ignored::Closed) };
+        Ok(match answer {
+            Answer::Allow => {
+                self.permitted.push(permit);
+                Taken::Allowed
+            }
+            Answer::Deny => Taken::Denied(permit.refuse(Why::DeniedByPerson { by: by.name.clone() })),
+        })
+    }
+
+    /// A person may not answer any more: what they allowed as the first of two waits for two again.
+    pub fn forget(&mut self, person: &str) -> Vec<(QuestionId, By)> {
+        let questions = self.waiting.values_mut().map(|waiting| &mut waiting.question);
+        let theirs = |question: &mut Question| {
+            let first = question.first.take_if(|first| first.person.as_deref() == Some(person))?;
+            Some((question.id, *first))
+        };
+        questions.filter_map(theirs).collect()
     }
 
     /// Refuses what nobody answered in time; a question is open up to its last moment and not in it.
@@ -402,6 +480,59 @@ mod tests {
         (docket, questions)
     }
 
+    fn by(name: &str) -> By {
+        By::person(name, name)
+    }
+
+    #[test]
+    fn two_persons_whom_the_box_knows_allow_what_is_dangerous_and_one_denies_it() {
+        let begin = || {
+            let mut ids = QuestionIds::starting_at(QuestionId(7));
+            let policy = Policy { four_eyes: true, ..sample::policy(Via::Mcp) };
+            let mut denials = Denials::default();
+            let calls = sample::calls(1, &["write:a", "danger"]);
+            let (docket, _) = judge(&policy, Epoch(3), calls, &mut ids, &mut denials, Tick(5));
+            let keys: Vec<QuestionKey> = docket.questions().map(|question| question.key).collect();
+            (docket, keys)
+        };
+        let (mild, dangerous) = (QuestionId(7), QuestionId(8));
+        let (mut docket, keys) = begin();
+        let mut say = |id: QuestionId, answer, who: &By| {
+            let key = keys[usize::try_from(id.0 - 7).expect("an index")];
+            match docket.answer(id, key, answer, who) {
+                Ok(Taken::Allowed) => "allowed",
+                Ok(Taken::Waits) => "waits",
+                Ok(Taken::Denied(_)) => "denied",
+                Err(why) => why.code(),
+            }
+        };
+        // What is not dangerous needs one, and anybody.
+        assert_eq!(say(mild, Answer::Allow, &By::said("somebody")), "allowed");
+        assert_eq!(say(dangerous, Answer::Allow, &By::said("li")), "unknown_person");
+        assert_eq!(say(dangerous, Answer::Allow, &By::person("li@console", "li")), "waits");
+        // The same person at another place, and somebody who only says another name.
+        assert_eq!(say(dangerous, Answer::Allow, &By::person("li@console", "li")), "same_person");
+        assert_eq!(say(dangerous, Answer::Allow, &By::person("li", "li")), "same_person");
+        assert_eq!(say(dangerous, Answer::Allow, &By::said("wang")), "unknown_person");
+        assert_eq!(say(dangerous, Answer::Allow, &by("wang")), "allowed");
+        assert_eq!(say(dangerous, Answer::Allow, &by("zhao")), "closed");
+        assert_eq!(permitted(docket).map(|calls| calls.len()), Some(2));
+        // Anybody denies, before the first yes and after it, and a yes of somebody who has gone does not count.
+        for is_allowed_once in [false, true] {
+            let (mut docket, keys) = begin();
+            if is_allowed_once {
+                assert!(matches!(docket.answer(dangerous, keys[1], Answer::Allow, &by("li")), Ok(Taken::Waits)));
+            }
+            let denied = docket.answer(dangerous, keys[1], Answer::Deny, &By::said("somebody"));
+            assert!(matches!(denied, Ok(Taken::Denied(_))), "{denied:?}");
+        }
+        let (mut docket, keys) = begin();
+        assert!(matches!(docket.answer(dangerous, keys[1], Answer::Allow, &by("li")), Ok(Taken::Waits)));
+        assert_eq!(docket.forget("wang"), []);
+        assert_eq!(docket.forget("li"), [(dangerous, by("li"))]);
+        assert!(matches!(docket.answer(dangerous, keys[1], Answer::Allow, &by("wang")), Ok(Taken::Waits)));
+    }
+
     fn permitted(docket: Docket) -> Option<Vec<CallId>> {
         docket.clear().ok().map(|permits| permits.iter().map(Permit::id).collect())
     }
@@ -412,9 +543,11 @@ mod tests {
         let kinds: Vec<_> = asked.iter().map(|one| (one.id, one.kind, one.key.call.position)).collect();
         assert_eq!(kinds, [(QuestionId(7), QuestionKind::Permit, 1), (QuestionId(8), QuestionKind::Confirm, 3)]);
         docket = docket.clear().unwrap_err();
-        assert!(docket.answer(QuestionId(8), asked[1].key, Answer::Allow, "w").unwrap().is_none());
+        assert!(matches!(docket.answer(QuestionId(8), asked[1].key, Answer::Allow, &by("w")), Ok(Taken::Allowed)));
         docket = docket.clear().unwrap_err();
-        let refusal = docket.answer(QuestionId(7), asked[0].key, Answer::Deny, "w").unwrap().unwrap();
+        let Ok(Taken::Denied(refusal)) = docket.answer(QuestionId(7), asked[0].key, Answer::Deny, &by("w")) else {
+            panic!("a no refuses");
+        };
         assert_eq!(refusal.why(), &Why::DeniedByPerson { by: "w".into() });
         // A refusal closes only its own call; the others go on in call order.
         assert_eq!(permitted(docket), Some(vec![sample::id(1, 0), sample::id(1, 2), sample::id(1, 3)]));
@@ -429,11 +562,11 @@ mod tests {
         let other_input = QuestionKey { args: Digest([0; 32]), ..key };
         let other_facts = QuestionKey { facts: Digest([0; 32]), ..key };
         for stale in [other_epoch, other_input, other_facts, asked[1].key] {
-            assert_eq!(docket.answer(QuestionId(7), stale, Answer::Allow, "w").unwrap_err(), Ignored::Stale);
+            assert_eq!(docket.answer(QuestionId(7), stale, Answer::Allow, &by("w")).unwrap_err(), Ignored::Stale);
         }
-        assert!(docket.answer(QuestionId(7), key, Answer::Allow, "w").unwrap().is_none());
-        assert_eq!(docket.answer(QuestionId(7), key, Answer::Deny, "w").unwrap_err(), Ignored::Closed);
-        assert_eq!(docket.answer(QuestionId(99), key, Answer::Deny, "w").unwrap_err(), Ignored::Closed);
+        assert!(matches!(docket.answer(QuestionId(7), key, Answer::Allow, &by("w")), Ok(Taken::Allowed)));
+        assert_eq!(docket.answer(QuestionId(7), key, Answer::Deny, &by("w")).unwrap_err(), Ignored::Closed);
+        assert_eq!(docket.answer(QuestionId(99), key, Answer::Deny, &by("w")).unwrap_err(), Ignored::Closed);
         let left: Vec<CallId> = docket.questions().map(|question| question.key.call).collect();
         assert_eq!(left, [sample::id(1, 1)]);
         assert_eq!(permitted(docket), None);

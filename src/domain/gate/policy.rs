@@ -79,6 +79,8 @@ pub struct Policy {
     pub ask_patience: Duration,
     /// `[safety] confirm-protective`: protective actions are asked about like any other.
     pub confirm_protective: bool,
+    /// `[ask] four-eyes = "dangerous"`: two persons have to allow what is dangerous, where it is asked about.
+    pub four_eyes: bool,
     /// Interlock's own configuration, policy, evidence and learned data: canonical paths, protected like `/etc`.
     pub own_paths: Arc<[String]>,
     /// Where Interlock keeps its keys: reading there is a question in every mode.
@@ -101,6 +103,7 @@ impl Policy {
             answerable: true,
             ask_patience: ASK_PATIENCE,
             confirm_protective: false,
+            four_eyes: false,
             own_paths: Arc::new([]),
             own_secrets: Arc::new([]),
             classifier_fails_open: false,

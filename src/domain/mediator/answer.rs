@@ -3,7 +3,7 @@
 use crate::effect::ledger::Lost;
 use crate::effect::outcome::{OpKey, WayOut};
 use crate::event::{Event, Found, FoundBy};
-use crate::gate::docket::{Answer, Ignored, Question, QuestionKey, QuestionKind};
+use crate::gate::docket::{Answer, By, Ignored, Question, QuestionKey, QuestionKind, Taken};
 use crate::id::{BatchId, CallId, Epoch, QuestionId};
 use crate::repair::{Mend, Unknown};
 use crate::request::Asker;
@@ -17,31 +17,44 @@ use super::{Action, Mediator, OpenOutcome};
 const NOTE_CHARS_MAX: usize = 2000;
 
 impl Mediator {
-    pub(super) fn answer(&mut self, question: QuestionId, answer: Answer, by: String) {
+    pub(super) fn answer(&mut self, question: QuestionId, answer: Answer, by: &By) {
+        let name = || by.name.clone();
         let Some(&(batch, key)) = self.asked.get(&question) else {
             let why = self.not_asked(question);
-            self.record(Event::AnswerIgnored { question, why, by });
+            self.record(Event::AnswerIgnored { question, why, by: name() });
             return;
         };
         // Bound to the epoch of this moment: a docket from an older one cannot be answered any more.
         let epoch = self.runs.get(&key.call.run).map_or(key.epoch, |run| run.epoch);
         let key = QuestionKey { epoch, ..key };
         let taken = match self.dockets.get_mut(&batch) {
-            Some(docket) => docket.answer(question, key, answer, &by),
+            Some(docket) => docket.answer(question, key, answer, by),
             None => Err(Ignored::Closed),
         };
         match taken {
             Err(why) => {
-                self.record(Event::AnswerIgnored { question, why, by });
+                self.record(Event::AnswerIgnored { question, why, by: name() });
             }
-            Ok(refusal) => {
-                self.record(Event::Answered { question, call: key.call, answer, by });
-                self.withdraw(Some(question));
-                if let Some(refusal) = refusal {
-                    self.end_unstarted(refusal);
+            Ok(taken) => {
+                let waits = matches!(taken, Taken::Waits);
+                self.record(Event::Answered { question, call: key.call, answer, waits, by: name() });
+                if !waits {
+                    self.withdraw(Some(question));
+                    if let Taken::Denied(refusal) = taken {
+                        self.end_unstarted(refusal);
+                    }
+                    self.clear(batch);
                 }
-                self.clear(batch);
             }
+        }
+    }
+
+    /// A person may not answer any more.
+    pub(super) fn forget(&mut self, person: &str) {
+        let forgotten: Vec<(QuestionId, By)> =
+            self.dockets.values_mut().flat_map(|docket| docket.forget(person)).collect();
+        for (question, first) in forgotten {
+            self.record(Event::AnswerIgnored { question, why: Ignored::Revoked, by: first.name });
         }
     }
 
@@ -138,6 +151,8 @@ impl Mediator {
             shown: unknown.shown.clone(),
             step: None,
             rule: None,
+            four_eyes: false,
+            first: None,
             reason: crate::closure::Ending::Ran(known).message(Lang::En),
         };
         if unknown.question.is_none() {

@@ -23,7 +23,7 @@ use crate::effect::report::Report;
 use crate::effect::{Claim, Intent, Journaled, Order};
 use crate::event::{Event, Found};
 use crate::gate::breaker::Denials;
-use crate::gate::docket::{Answer, Docket, Question, QuestionIds, QuestionKey};
+use crate::gate::docket::{Answer, By, Docket, Question, QuestionIds, QuestionKey};
 use crate::gate::policy::Policy;
 use crate::id::{BatchId, CallId, Epoch, QuestionId, RunId};
 use crate::repair::{Mend, Unknown};
@@ -87,7 +87,12 @@ pub enum Input {
         /// What was said.
         answer: Answer,
         /// By whom.
-        by: String,
+        by: By,
+    },
+    /// A person may not answer any more: their token was taken back.
+    Forget {
+        /// Who.
+        person: String,
     },
     /// A person looked what became of an effect.
     Settle {
@@ -333,7 +338,8 @@ impl Mediator {
             Input::Open(opening) => self.open(*opening),
             Input::Close { run } => self.close(run),
             Input::Submit { run, batch, wishes } => self.submit(run, batch, wishes),
-            Input::Answer { question, answer, by } => self.answer(question, answer, by),
+            Input::Answer { question, answer, by } => self.answer(question, answer, &by),
+            Input::Forget { person } => self.forget(&person),
             Input::Settle { question, found, note, by } => self.resolve(question, found, note, by),
             Input::Found { question, found, note } => self.found(question, found, &note),
             Input::Committed { upto } => self.committed(upto),

@@ -222,7 +222,7 @@ impl Mediator {
                 Err(refusal) => self.end_unstarted(refusal),
             }
         }
-        let (docket, refused) = judge(&policy, epoch, calls, &mut self.questions, &mut denials, self.now);
+        let (mut docket, refused) = judge(&policy, epoch, calls, &mut self.questions, &mut denials, self.now);
         if let Some(owner) = self.runs.get_mut(&run) {
             owner.denials = denials;
         }
@@ -240,6 +240,13 @@ impl Mediator {
             self.record(Event::Asked { question: question.clone() });
             self.acts.push(Action::Ask(question));
         }
+        // After a crash nobody could tell whether they ran, if this came only with their start.
+        if docket.questions().next().is_some() {
+            let told: Vec<Event> = docket.protective().filter_map(permitted).collect();
+            for event in told {
+                self.record(event);
+            }
+        }
         self.dockets.insert(batch, docket);
         self.clear(batch);
     }
@@ -255,19 +262,13 @@ impl Mediator {
         }
     }
 
-    fn permit(&mut self, permit: Permit) {
+    fn permit(&mut self, mut permit: Permit) {
         let call = permit.id();
-        let (decision, nature) = (permit.decision(), permit.nature());
-        self.record(Event::Permitted {
-            call,
-            step: decision.step,
-            rule: decision.rule.clone(),
-            epoch: permit.epoch(),
-            risk: nature.risk,
-            protective: permit.protective(),
-        });
+        if let Some(event) = permitted(&mut permit) {
+            self.record(event);
+        }
         if permit.protective() {
-            let nature = Arc::clone(nature);
+            let nature = Arc::clone(permit.nature());
             self.supersede(&nature, call);
         }
         match self.hold.pass(permit) {
@@ -417,4 +418,19 @@ enum Spared {
 
 fn changed_batches(mediator: &Mediator, run: RunId) -> Vec<BatchId> {
     mediator.runs.get(&run).map_or_else(Vec::new, |run| run.batches.iter().copied().collect())
+}
+
+/// That the gate lets a call go on, where that does not stand in the log yet.
+fn permitted(permit: &mut Permit) -> Option<Event> {
+    permit.tell().then(|| {
+        let decision = permit.decision();
+        Event::Permitted {
+            call: permit.id(),
+            step: decision.step,
+            rule: decision.rule.clone(),
+            epoch: permit.epoch(),
+            risk: permit.nature().risk,
+            protective: permit.protective(),
+        }
+    })
 }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::effect::report::{Failure, Loss};
-use crate::gate::docket::Ignored;
+use crate::gate::docket::{By, Ignored};
 use crate::gate::policy::Mode;
 use crate::request::Via;
 use crate::request::why::Why;
@@ -47,7 +47,7 @@ impl Bench {
     }
 
     fn answer(&mut self, question: u64, answer: Answer) -> Vec<String> {
-        self.step(Input::Answer { question: QuestionId(question), answer, by: "w".into() })
+        self.step(Input::Answer { question: QuestionId(question), answer, by: By::person("w", "w") })
     }
 
     fn step(&mut self, input: Input) -> Vec<String> {

@@ -17,7 +17,7 @@ use interlock_domain::command::resolution::{Likeness, Outcome, Refused, Resoluti
 use interlock_domain::command::understanding::Understanding;
 use interlock_domain::device::plan::Call;
 use interlock_domain::device::table::Devices;
-use interlock_domain::gate::docket::Answer;
+use interlock_domain::gate::docket::{Answer, By, Ignored};
 use interlock_domain::gate::policy::Mode;
 use interlock_domain::id::{QuestionId, RunId, Seq, ToolName};
 use interlock_domain::request::{Asker, Via};
@@ -535,12 +535,15 @@ impl Owner {
         };
         self.under_way.spawn(async move {
             let by = format!("{} ({})", said.speaker, said.via.word());
-            let value = match mediator.answer(question, answer, by).await {
+            let value = match mediator.answer(question, answer, By::said(by)).await {
                 Ok((AnswerTaken::Obeyed, Some(settled))) => match settled.await {
                     Ok(answered) => words::confirmed(&said, question, answer, &answered),
                     Err(_) => words::plain(&said, &words::STOPPING),
                 },
                 Ok((AnswerTaken::Obeyed, None)) => words::plain(&said, &words::STOPPING),
+                Ok((AnswerTaken::Waits | AnswerTaken::Ignored(Ignored::UnknownPerson | Ignored::SamePerson), _)) => {
+                    words::plain(&said, &words::TWO_PERSONS)
+                }
                 Ok((AnswerTaken::Ignored(_), _)) => words::plain(&said, &words::TOO_LATE),
                 Err(error) => words::plain(&said, &words::not_taken(&error)),
             };

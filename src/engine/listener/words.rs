@@ -77,6 +77,10 @@ pub(super) static NOT_TOLD: Text = text(
 );
 pub(super) static TOO_LATE: Text = text("that question is closed; nothing was done", "该确认已失效，未执行");
 
+pub(super) static TWO_PERSONS: Text = text(
+    "two persons have to allow this, each at the console or by `interlock ask allow`; nothing was done yet",
+    "此操作须由两人分别在控制台或用 interlock ask allow 允许，尚未执行",
+);
 pub(super) static NOTHING_ASKED: Text =
     text("nothing waits for your confirmation; nothing was done", "没有等待您确认的操作，未执行");
 pub(super) static RAN_OUT: Text = text(
@@ -286,6 +290,16 @@ pub(super) fn asked(open: &Open, commands: &[&str]) -> Text {
     let (what, id) = (&question.shown, question.id);
     let commands = commands.join(", ");
     match question.kind {
+        QuestionKind::Confirm if question.four_eyes => made(
+            format!(
+                "dangerous, waits for two persons ({id}, {seconds} s): {commands} {what}. Each allows it at the console \
+                 or by `interlock ask allow {id}`; 取消 denies it"
+            ),
+            format!(
+                "危险操作，等待两人允许（{id}，{seconds} 秒内）：{commands} {what}。请两人分别在控制台或用 interlock ask \
+                 allow {id} 允许；说“取消”即拒绝"
+            ),
+        ),
         QuestionKind::Confirm => made(
             format!("dangerous, waits for its confirmation ({id}, {seconds} s): {commands} {what}. Say 确认 or 取消"),
             format!("危险操作，等待确认（{id}，{seconds} 秒内）：{commands} {what}。请说“确认”或“取消”"),

@@ -9,16 +9,16 @@ use serde_json::json;
 use super::{DEADLINE, Daemon, Register};
 
 /// A browser of one person: it keeps its cookie, and nothing else.
-struct Browser {
+pub(super) struct Browser {
     address: String,
     cookie: String,
 }
 
 /// What came back.
-struct Got {
-    status: u16,
+pub(super) struct Got {
+    pub(super) status: u16,
     head: String,
-    body: String,
+    pub(super) body: String,
 }
 
 impl Got {
@@ -54,7 +54,7 @@ impl Browser {
     }
 
     /// Somebody with this role, logged in.
-    fn of(daemon: &Daemon, name: &str, role: &str) -> Browser {
+    pub(super) fn of(daemon: &Daemon, name: &str, role: &str) -> Browser {
         let made = daemon.ask("console.token.add", json!({ "name": name, "role": role })).unwrap();
         let mut browser = Browser::new(daemon);
         let got = browser.log_in(made["token"].as_str().unwrap());
@@ -83,7 +83,7 @@ impl Browser {
         send(address, request.as_bytes())
     }
 
-    fn page(&self, path: &str) -> String {
+    pub(super) fn page(&self, path: &str) -> String {
         let got = self.request("GET", path, "", "");
         assert_eq!(got.status, 200, "{path}: {}", got.body);
         got.body
@@ -96,7 +96,7 @@ impl Browser {
         after.split('"').next().unwrap().to_owned()
     }
 
-    fn act(&self, path: &str, fields: &str) -> Got {
+    pub(super) fn act(&self, path: &str, fields: &str) -> Got {
         let body = format!("csrf={}&back=%2F&{fields}", self.csrf());
         self.request("POST", path, "", &body)
     }

@@ -7,6 +7,7 @@ mod console;
 mod crash;
 mod effects;
 mod export;
+mod four_eyes;
 mod ground;
 mod interlocks;
 mod keep;

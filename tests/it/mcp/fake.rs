@@ -163,6 +163,7 @@ async fn run(
                         let id = QuestionId(questions);
                         asked.insert(id, end);
                         question = Some(QuestionView {
+                            two_persons: false,
                             id,
                             kind: QuestionKind::Confirm,
                             text_zh: "合上一号断路器？".into(),

@@ -125,6 +125,20 @@ fn a_servers_question_reaches_the_client_of_the_call_in_either_era() {
 }
 
 #[test]
+fn a_client_that_shows_forms_is_not_asked_for_one_of_two_persons() {
+    let daemon = Daemon::with("version = 1\n[ask]\nfour-eyes = \"dangerous\"\n");
+    let mut client = Client::legacy(&daemon, json!({"elicitation": {"form": {}}}));
+    let close = json!({"name": "device", "arguments": {"device": "breaker-1", "action": "close"}});
+    let call = client.ask("tools/call", close);
+    let question = daemon.eventually("the question", || Some(daemon.list("ask.list").first()?["question"].clone()));
+    daemon.ask("ask.deny", json!({ "question": question })).unwrap();
+    let result = client.answer(call)["result"].clone();
+    assert_eq!(result["isError"], true, "{result}");
+    let asked = client.kept.iter().find(|message| message["method"] == "elicitation/create");
+    assert!(asked.is_none(), "{asked:?}");
+}
+
+#[test]
 fn an_approval_is_for_one_call_with_these_arguments() {
     let home = Home::new();
     let servers = server(&home, "a", "", "");
