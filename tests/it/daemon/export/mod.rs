@@ -2,7 +2,10 @@
 
 mod broker;
 mod commands;
+pub(crate) mod desk;
 mod metrics;
+mod otlp;
+mod webhook;
 
 use std::path::Path;
 
