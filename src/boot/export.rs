@@ -18,7 +18,7 @@ use tokio::time::Instant;
 
 use super::BootError;
 use super::mcp::place;
-use crate::config::export::{self, Authority, Mqtt, Otlp, Reach, Tls, Webhook};
+use crate::config::export::{self, Authority, Mqtt, Otlp, Reach, Sparkplug, Tls, Webhook};
 use crate::config::mcp::Secret;
 use crate::config::{self, Config, ConfigError};
 use crate::engine::agent::Handle as Models;
@@ -29,7 +29,7 @@ use crate::engine::log::{Acks, Log};
 use crate::engine::servers::Servers;
 use crate::engine::tasks::Tasks;
 use crate::export::notice::{self, Board, Kind, Teller};
-use crate::export::{Receiver, metrics, mqtt, otlp, post, webhook};
+use crate::export::{Receiver, metrics, mqtt, otlp, post, sparkplug, webhook};
 use crate::store::queue::Writer;
 use crate::sys::clock;
 use crate::sys::journal::Journal;
@@ -127,6 +127,8 @@ pub(super) async fn start(config: &Config, sources: Sources, measured: Measured)
     };
     let exports = &config.exports;
     set_up("mqtt", exports.mqtt.as_ref().map(|to| mqtt(to, sources.clone(), notices.clone())));
+    let node = exports.mqtt.as_ref().and_then(|to| Some((to, to.sparkplug.as_ref()?)));
+    set_up("sparkplug", node.map(|(to, node)| sparkplug(to, node, sources.clone(), measured.mediator.clone())));
     set_up("otlp", exports.otlp.as_ref().map(|to| otlp(to, sources.clone())));
     set_up("webhook", exports.webhook.as_ref().map(|to| webhook(to, sources.clone(), notices.clone())));
     if let Some(address) = config.metrics_listen {
@@ -194,11 +196,20 @@ fn mistake(path: &Path, sink: &str, unmade: Unmade) -> ConfigError {
         "key-file" => "a key is PEM, of the certificate beside it, and not protected by a passphrase",
         _ => "LoadCredential= in the unit names what systemd gives to the service",
     };
-    export::mistake(&text, path, sink, unmade.key, unmade.fact).hint(format!("{hint}; then interlock check"))
+    let table = if sink == "sparkplug" { "mqtt" } else { sink };
+    export::mistake(&text, path, table, unmade.key, unmade.fact).hint(format!("{hint}; then interlock check"))
 }
 
 fn mqtt(to: &Mqtt, sources: Sources, notices: watch::Receiver<Board>) -> Result<(Receiver, JoinHandle<()>), Unmade> {
-    let settings = mqtt::Settings {
+    let settings = broker(to)?;
+    let Sources { log, keeper, acks, ears, stop } = sources;
+    let (exporter, receiver) = mqtt::Exporter::new(mqtt::Parts { settings, log, keeper, acks, ears, notices, stop });
+    Ok((receiver, tokio::spawn(exporter.run())))
+}
+
+/// How a broker is reached.
+fn broker(to: &Mqtt) -> Result<mqtt::Settings, Unmade> {
+    Ok(mqtt::Settings {
         host: to.host.clone(),
         port: to.port,
         tls: to.tls.as_ref().map(client).transpose()?.map(Arc::new),
@@ -212,9 +223,23 @@ fn mqtt(to: &Mqtt, sources: Sources, notices: watch::Receiver<Board>) -> Result<
         rate: to.rate,
         backlog_max: to.backlog_max,
         commands: to.commands.as_ref().map(|commands| (commands.topic.clone(), reins(commands.authority))),
+    })
+}
+
+fn sparkplug(
+    to: &Mqtt,
+    node: &Sparkplug,
+    sources: Sources,
+    mediator: Mediator,
+) -> Result<(Receiver, JoinHandle<()>), Unmade> {
+    let settings = sparkplug::Settings {
+        group: node.group.clone(),
+        node: node.node.clone(),
+        every: Duration::from_secs(node.every.into()),
     };
-    let Sources { log, keeper, acks, ears, stop } = sources;
-    let (exporter, receiver) = mqtt::Exporter::new(mqtt::Parts { settings, log, keeper, acks, ears, notices, stop });
+    let Sources { keeper, ears, stop, .. } = sources;
+    let parts = sparkplug::Parts { settings, mqtt: broker(to)?, mediator, keeper, ears, stop };
+    let (exporter, receiver) = sparkplug::Exporter::new(parts);
     Ok((receiver, tokio::spawn(exporter.run())))
 }
 

@@ -34,10 +34,17 @@ const BACKLOG_MAX: u64 = 100_000;
 /// Below, a broker that restarts costs rows; above is more than any evidence log holds.
 const BACKLOGS: RangeInclusive<u64> = 1_000..=100_000_000;
 
+/// Seconds between two readings of the devices, where the file does not say: each is a row of evidence.
+const SPARKPLUG_EVERY: u32 = 30;
+const SPARKPLUG_EVERIES: RangeInclusive<u32> = 1..=3_600;
+/// The group of an edge node, where the file does not say.
+const SPARKPLUG_GROUP: &str = "interlock";
+const SPARKPLUG_OFF: &str = "this is for Sparkplug, which is not switched on";
+
 /// Longest name of a device or a client: it stands in each message and in topics.
 const NAME_LEN_MAX: usize = 64;
 /// What we say stands on these, below the topic of the file.
-const OWN_TOPICS: [&str; 5] = ["evidence", "checkpoint", "state", "answer", "alarms"];
+const OWN_TOPICS: [&str; 6] = ["evidence", "checkpoint", "head", "state", "answer", "alarms"];
 /// Longest topic, in bytes; the protocol's own bound is 65,535, and the words of ours follow it.
 const TOPIC_LEN_MAX: usize = 512;
 
@@ -77,6 +84,19 @@ pub struct Mqtt {
     pub backlog_max: u64,
     /// Where the plant's systems may command.
     pub commands: Option<Commands>,
+    /// The edge node that says the values of devices.
+    pub sparkplug: Option<Sparkplug>,
+}
+
+/// An edge node of Sparkplug B.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sparkplug {
+    /// Its group.
+    pub group: String,
+    /// Its name within the group.
+    pub node: String,
+    /// Seconds from one reading to the next.
+    pub every: u32,
 }
 
 /// A topic on which the plant's systems may command.
@@ -161,6 +181,10 @@ struct WrittenMqtt {
     backlog_max: Option<Spanned<u64>>,
     command_topic: Option<Spanned<String>>,
     command_authority: Option<Spanned<String>>,
+    sparkplug: Option<Spanned<bool>>,
+    sparkplug_group: Option<Spanned<String>>,
+    sparkplug_node: Option<Spanned<String>>,
+    sparkplug_every: Option<Spanned<u32>>,
 }
 
 /// Reads `[export]`; other tables are not looked at.
@@ -219,6 +243,7 @@ fn mqtt(table: &Spanned<WrittenMqtt>) -> Result<Mqtt, Wrong> {
     };
     Ok(Mqtt {
         commands: commands(written, &prefix)?,
+        sparkplug: sparkplug(written, &device)?,
         tls,
         client_id: match &written.client_id {
             None => format!("interlock-{device}"),
@@ -258,6 +283,20 @@ fn commands(written: &WrittenMqtt, prefix: &str) -> Result<Option<Commands>, Wro
             .hint("command-topic = \"interlock/box-1/command\""));
     }
     Ok(Some(Commands { topic, authority }))
+}
+
+fn sparkplug(written: &WrittenMqtt, device: &str) -> Result<Option<Sparkplug>, Wrong> {
+    if !written.sparkplug.as_ref().is_some_and(|on| *on.get_ref()) {
+        let group = written.sparkplug_group.as_ref().map(|one| Wrong::at(one, SPARKPLUG_OFF));
+        let node = written.sparkplug_node.as_ref().map(|one| Wrong::at(one, SPARKPLUG_OFF));
+        let every = written.sparkplug_every.as_ref().map(|one| Wrong::at(one, SPARKPLUG_OFF));
+        return group.or(node).or(every).map_or(Ok(None), |wrong| Err(wrong.hint("sparkplug = true")));
+    }
+    Ok(Some(Sparkplug {
+        group: written.sparkplug_group.as_ref().map_or_else(|| Ok(SPARKPLUG_GROUP.to_owned()), name)?,
+        node: written.sparkplug_node.as_ref().map_or_else(|| Ok(device.to_owned()), name)?,
+        every: within(written.sparkplug_every.as_ref(), SPARKPLUG_EVERY, &SPARKPLUG_EVERIES)?,
+    }))
 }
 
 struct Broker {
@@ -420,6 +459,7 @@ mod tests {
             rate: 1_000,
             backlog_max: 100_000,
             commands: None,
+            sparkplug: None,
         };
         assert_eq!(read("broker = \"mqtt://127.0.0.1\"\ndevice = \"box-1\"").unwrap(), Some(least));
         let all = Mqtt {
@@ -437,11 +477,13 @@ mod tests {
             rate: 5,
             backlog_max: 2_000,
             commands: Some(Commands { topic: "hall/3/do".into(), authority: Authority::Rules }),
+            sparkplug: Some(Sparkplug { group: "plant".into(), node: "n".into(), every: 5 }),
         };
         let text = "broker = \"mqtts://broker.plant:9000/\"\ndevice = \"b\"\nclient-id = \"c\"\ntopic = \"hall/3\"\n\
                     username = \"u\"\npassword-file = \"/p\"\nca = \"/ca.pem\"\ncertificate = \"/c.pem\"\n\
                     key-credential = \"k\"\nrate = 5\nbacklog-max = 2000\ncommand-topic = \"hall/3/do\"\n\
-                    command-authority = \"rules\"";
+                    command-authority = \"rules\"\nsparkplug = true\nsparkplug-group = \"plant\"\n\
+                    sparkplug-node = \"n\"\nsparkplug-every = 5";
         assert_eq!(read(text).unwrap(), Some(all));
         assert_eq!(super::read("version = 1\n", Path::new("x.toml")).unwrap(), Exports::default());
     }
@@ -480,6 +522,9 @@ mod tests {
         check(&format!("{good}command-topic = \"interlock/b/state\""), "this box speaks on that topic itself");
         check(&format!("{good}command-authority = \"ask\""), "command-authority needs the command-topic");
         check(&format!("{good}command-topic = \"x\"\ncommand-authority = \"all\""), "there is no such authority");
+        check(&format!("{good}sparkplug-node = \"n\""), "this is for Sparkplug, which is not switched on");
+        check(&format!("{good}sparkplug = true\nsparkplug-group = \"a/b\""), "\"a/b\" is no name");
+        check(&format!("{good}sparkplug = true\nsparkplug-every = 0"), "0 is outside 1 to 3600");
         check(&format!("{good}rate = 0"), "0 is outside 1 to 100000");
         check(&format!("{good}backlog-max = 10"), "10 is outside 1000 to 100000000");
     }

@@ -13,6 +13,7 @@ pub mod otlp;
 mod outbox;
 mod pace;
 pub mod post;
+pub mod sparkplug;
 pub mod webhook;
 
 use tokio::sync::watch;

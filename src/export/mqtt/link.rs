@@ -22,7 +22,7 @@ use super::super::outbox::Gap;
 use super::super::pace::{Orders, Pace};
 use super::super::{post, told};
 use super::command::{self, answer_topic};
-use super::message::{self, ALARMS, CHECKPOINT, EVIDENCE, STATE};
+use super::message::{self, ALARMS, CHECKPOINT, EVIDENCE, HEAD, STATE};
 use super::{Exporter, UPKEEP};
 use crate::engine::listener::{Declined, Lang, Said};
 use crate::record::Recorded;
@@ -42,17 +42,20 @@ const CONNECT_S: u64 = 10;
 
 /// How often the broker is asked whether it is there, and after which silence it is not.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
-const SILENCE_MAX: Duration = Duration::from_secs(40);
+pub(in super::super) const SILENCE_MAX: Duration = Duration::from_secs(40);
 
 /// The longest message that is taken from the broker, in bytes: it is told so, and holds back what is longer.
 const INCOMING_MAX: u32 = 256 * 1024;
+
+/// How often the head is said at most: after each commit would be a message for a message.
+const HEAD_EVERY: Duration = Duration::from_secs(5);
 
 /// How long the end of the daemon waits until the broker has heard that the box goes.
 const PARTING: Duration = Duration::from_secs(1);
 
 /// Why a connection ended.
 #[derive(Debug, Error)]
-pub(super) enum Broken {
+pub(in super::super) enum Broken {
     #[error("{0}")]
     Password(String),
     #[error("{0}")]
@@ -90,6 +93,9 @@ pub(super) struct Link<'a> {
     pace: Pace,
     packet_max: Option<u32>,
     checkpoint: String,
+    head: String,
+    /// When the next head may be said.
+    head_at: Instant,
     /// A batch could not be read; the next turn tries again.
     unread: bool,
     /// Commands that are under way: where each answer goes, and what it says.
@@ -105,7 +111,7 @@ struct Answer {
 }
 
 /// What of the library's events concerns us.
-enum Heard {
+pub(in super::super) enum Heard {
     Connected(ConnAck),
     Numbered(u16),
     Acknowledged(u16, PubAckReason),
@@ -118,7 +124,10 @@ enum Heard {
 impl Link<'_> {
     /// Connects and sends until the link breaks; `Ok` when the daemon stops.
     pub(super) async fn serve(exporter: &mut Exporter) -> Result<(), Broken> {
-        let options = options(&exporter.settings).await?;
+        let mut options = options(&exporter.settings, &exporter.settings.client_id).await?;
+        let offline = message::state(&exporter.settings.device, false);
+        let topic = format!("{}/{STATE}", exporter.settings.topic);
+        options.set_last_will(LastWill::new(topic, offline, QoS::AtLeastOnce, true, None));
         let (client, events) = AsyncClient::new(options, REQUESTS_MAX);
         let (tell, heard) = mpsc::channel(REQUESTS_MAX);
         // Ends with this connection. It is a task of its own because its waiting must not be cut in the middle.
@@ -136,6 +145,8 @@ impl Link<'_> {
             pace,
             packet_max: None,
             checkpoint: String::new(),
+            head: String::new(),
+            head_at: Instant::now(),
             unread: false,
             orders: JoinSet::new(),
             room: Orders::new(clock::now()),
@@ -182,6 +193,7 @@ impl Link<'_> {
                     self.exporter.feed.keep();
                     if connected {
                         self.send_checkpoint().await?;
+                        self.send_head().await?;
                     }
                 }
             }
@@ -205,7 +217,8 @@ impl Link<'_> {
         if let Some((topic, _)) = &self.exporter.settings.commands {
             self.client.try_subscribe(topic, QoS::AtLeastOnce).map_err(|error| Broken::Library(error.to_string()))?;
         }
-        self.send_checkpoint().await
+        self.send_checkpoint().await?;
+        self.send_head().await
     }
 
     fn hear(&mut self, event: Heard) -> Result<(), Broken> {
@@ -322,6 +335,25 @@ impl Link<'_> {
         }
     }
 
+    /// The newest signed head, kept by the broker: how far the log had come, for whoever asks later where its end is.
+    async fn send_head(&mut self) -> Result<(), Broken> {
+        if Instant::now() < self.head_at || self.handed.len() >= WINDOW {
+            return Ok(());
+        }
+        match self.exporter.feed.log().head().await {
+            Ok(Some(head)) if head != self.head => {
+                self.head_at = Instant::now() + HEAD_EVERY;
+                self.head.clone_from(&head);
+                self.publish(HEAD, true, head, Cargo::Other)
+            }
+            Ok(_) => Ok(()),
+            Err(error) => {
+                tracing::warn!(%error, "no head can be exported");
+                Ok(())
+            }
+        }
+    }
+
     /// A message on the command topic. What is no order is answered and written down.
     fn order(&mut self, message: Publish) -> Result<(), Broken> {
         let Some((topic, reins)) = self.exporter.settings.commands.clone() else { return Ok(()) };
@@ -426,7 +458,7 @@ impl Link<'_> {
 }
 
 /// Carries the library's events; ends with the connection, so that nothing of it lives on.
-async fn carry(mut events: EventLoop, tell: mpsc::Sender<Heard>) {
+pub(in super::super) async fn carry(mut events: EventLoop, tell: mpsc::Sender<Heard>) {
     loop {
         let heard = match events.poll().await {
             Ok(Event::Incoming(Incoming::ConnAck(connack))) => Heard::Connected(connack),
@@ -458,8 +490,9 @@ fn why(error: &ConnectionError) -> String {
     message::reason(&text)
 }
 
-async fn options(settings: &super::Settings) -> Result<MqttOptions, Broken> {
-    let mut options = MqttOptions::new(&settings.client_id, &settings.host, settings.port);
+/// How the broker is reached by a client of this name. What it says of the client's end is the caller's to set.
+pub(in super::super) async fn options(settings: &super::Settings, client_id: &str) -> Result<MqttOptions, Broken> {
+    let mut options = MqttOptions::new(client_id, &settings.host, settings.port);
     options
         .set_keep_alive(KEEP_ALIVE)
         .set_clean_start(true)
@@ -477,8 +510,5 @@ async fn options(settings: &super::Settings) -> Result<MqttOptions, Broken> {
         };
         options.set_credentials(name, password);
     }
-    let offline = message::state(&settings.device, false);
-    let topic = format!("{}/{STATE}", settings.topic);
-    options.set_last_will(LastWill::new(topic, offline, QoS::AtLeastOnce, true, None));
     Ok(options)
 }

@@ -5,7 +5,7 @@
 //! refuses has not arrived either; the rows behind it wait for it, as far as the backlog reaches.
 
 mod command;
-mod link;
+pub(super) mod link;
 mod message;
 
 use std::path::PathBuf;

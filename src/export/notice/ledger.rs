@@ -226,7 +226,7 @@ mod tests {
         ledger.look(&[notice("a2")], Wall(2));
         ledger.look(&[], Wall(3));
         assert_eq!(ledger.waiting(), 4);
-        assert_eq!(told(&mut ledger), ["a1 raised", "a1 over", "a2 raised", "a2 over"]);
+        assert_eq!(told(&mut ledger), ["a1 raised", "a2 raised", "a1 over", "a2 over"]);
         assert_eq!((ledger.waiting(), ledger.dropped()), (0, 0));
     }
 

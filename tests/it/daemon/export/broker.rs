@@ -126,10 +126,19 @@ pub(super) struct Receiver {
 
 impl Receiver {
     pub(super) fn of(broker: &Broker, filter: &str) -> Receiver {
+        Receiver::told(broker, filter, "%t %p")
+    }
+
+    /// The same for payloads that are no text.
+    pub(super) fn in_hex(broker: &Broker, filter: &str) -> Receiver {
+        Receiver::told(broker, filter, "%t %x")
+    }
+
+    fn told(broker: &Broker, filter: &str, form: &str) -> Receiver {
         let [_, program, _] = mosquitto().unwrap();
         let mut child = Command::new(program)
             .args(["-h", "127.0.0.1", "-p", &broker.port.to_string(), "-V", "5", "-q", "1", "-c", "-x", "4294967295"])
-            .args(["-i", "receiver", "-t", filter, "-F", "%t %p"])
+            .args(["-i", "receiver", "-t", filter, "-F", form])
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
