@@ -4,6 +4,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use interlock_domain::closure::Reply;
 use interlock_domain::gate::docket::{Answer, Ignored, Question};
@@ -268,6 +269,8 @@ pub struct Mediator {
     inbox: mpsc::Sender<Message>,
     surface: watch::Receiver<Surface>,
     grounds: watch::Receiver<Arc<Grounds>>,
+    /// How long a place in the inbox is waited for; nothing waits where it is zero.
+    patience: Duration,
 }
 
 impl Mediator {
@@ -278,7 +281,13 @@ impl Mediator {
         grounds: watch::Receiver<Arc<Grounds>>,
     ) -> (Mediator, mpsc::Receiver<Message>) {
         let (inbox, outlet) = mpsc::channel(INBOX_LEN_MAX);
-        (Mediator { inbox, surface, grounds }, outlet)
+        (Mediator { inbox, surface, grounds, patience: Duration::ZERO }, outlet)
+    }
+
+    /// The same way for what makes safe: it waits for a place, so long at most, where others are refused.
+    #[must_use]
+    pub fn patient(&self, patience: Duration) -> Mediator {
+        Mediator { patience, ..self.clone() }
     }
 
     /// The tools that a run can see.
@@ -465,10 +474,20 @@ impl Mediator {
 
     async fn send<T>(&self, message: impl FnOnce(oneshot::Sender<T>) -> Message) -> Result<T, NotTaken> {
         let (back, answer) = oneshot::channel();
-        self.inbox.try_send(message(back)).map_err(|error| match error {
-            mpsc::error::TrySendError::Full(_) => NotTaken::Busy,
-            mpsc::error::TrySendError::Closed(_) => NotTaken::Stopping,
-        })?;
+        let message = match self.inbox.try_send(message(back)) {
+            Ok(()) => None,
+            Err(mpsc::error::TrySendError::Full(message)) => Some(message),
+            Err(mpsc::error::TrySendError::Closed(_)) => return Err(NotTaken::Stopping),
+        };
+        if let Some(message) = message {
+            if self.patience.is_zero() {
+                return Err(NotTaken::Busy);
+            }
+            self.inbox.send_timeout(message, self.patience).await.map_err(|error| match error {
+                mpsc::error::SendTimeoutError::Timeout(_) => NotTaken::Busy,
+                mpsc::error::SendTimeoutError::Closed(_) => NotTaken::Stopping,
+            })?;
+        }
         answer.await.map_err(|_| NotTaken::Stopping)
     }
 }

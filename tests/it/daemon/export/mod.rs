@@ -3,6 +3,7 @@
 mod broker;
 mod commands;
 pub(crate) mod desk;
+mod faults;
 mod metrics;
 mod otlp;
 mod sparkplug;
