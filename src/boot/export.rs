@@ -119,7 +119,11 @@ pub(super) async fn start(config: &Config, sources: Sources, measured: Measured)
         };
         let kept = sources.keeper.later(move |state| match alarm {
             Some(text) => state.raise_alarm(&source, &text, at).map(drop),
-            None => state.clear_alarms(&source, at).map(drop),
+            // Nothing is written where nothing stands: a start on a full disk has nothing to say about it.
+            None if state.standing_alarms()?.iter().any(|alarm| alarm.source == source) => {
+                state.clear_alarms(&source, at).map(drop)
+            }
+            None => Ok(()),
         });
         if let Err(error) = kept {
             tracing::warn!(%error, sink, "the alarm of this receiver is not kept");

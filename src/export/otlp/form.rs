@@ -3,6 +3,8 @@
 //! Pure. Ids are hexadecimal, 64-bit numbers are decimal texts, enumerations are numbers (OTLP, "JSON Protobuf
 //! Encoding").
 
+use std::fmt::Write as _;
+
 use interlock_domain::id::{CallId, RunId};
 use interlock_domain::time::Wall;
 use serde_json::{Value, json};
@@ -120,26 +122,32 @@ fn severity(row: &Row) -> (u32, &'static str) {
     }
 }
 
-/// The request with these records.
-pub(super) fn logs(device: &str, records: &[Value]) -> String {
-    json!({
-        "resourceLogs": [{
-            "resource": resource(device),
-            "scopeLogs": [{ "scope": scope(), "logRecords": records }],
-        }],
-    })
-    .to_string()
+/// The request with these records: written one by one, because a tree of them all would take many times their room.
+pub(super) fn logs(device: &str, records: impl IntoIterator<Item = Value>) -> String {
+    request("resourceLogs", "scopeLogs", "logRecords", device, records)
 }
 
 /// The request with these spans.
-pub(super) fn traces(device: &str, spans: &[Value]) -> String {
-    json!({
-        "resourceSpans": [{
-            "resource": resource(device),
-            "scopeSpans": [{ "scope": scope(), "spans": spans }],
-        }],
-    })
-    .to_string()
+pub(super) fn traces(device: &str, spans: impl IntoIterator<Item = Value>) -> String {
+    request("resourceSpans", "scopeSpans", "spans", device, spans)
+}
+
+fn request(
+    resources: &str,
+    scopes: &str,
+    items: &str,
+    device: &str,
+    values: impl IntoIterator<Item = Value>,
+) -> String {
+    let (resource, scope) = (resource(device), scope());
+    let mut text =
+        format!("{{\"{resources}\":[{{\"resource\":{resource},\"{scopes}\":[{{\"scope\":{scope},\"{items}\":[");
+    for (at, value) in values.into_iter().enumerate() {
+        let comma = if at == 0 { "" } else { "," };
+        let _ = write!(text, "{comma}{value}");
+    }
+    text.push_str("]}]}]}");
+    text
 }
 
 fn resource(device: &str) -> Value {
@@ -184,6 +192,16 @@ mod tests {
         check(r#"{"partialSuccess": {"errorMessage": "a warning"}}"#, None);
         check(r#"{"partialSuccess": {"rejectedLogRecords": "3", "errorMessage": "old"}}"#, Some((3, "old")));
         check(r#"{"partialSuccess": {"rejectedSpans": 2}}"#, Some((2, "")));
+    }
+
+    #[test]
+    fn a_request_is_one_object_with_all_that_is_in_it() {
+        let read = |text: String| serde_json::from_str::<Value>(&text).unwrap();
+        let logs = read(logs("b\"x", [json!({ "a": 1 }), json!({ "a": 2 })]));
+        let inner = &logs["resourceLogs"][0];
+        assert_eq!(inner["scopeLogs"][0]["logRecords"], json!([{ "a": 1 }, { "a": 2 }]));
+        assert_eq!(inner["resource"]["attributes"][2]["value"]["stringValue"], "b\"x");
+        assert_eq!(read(traces("b", []))["resourceSpans"][0]["scopeSpans"][0]["spans"], json!([]));
     }
 
     #[test]

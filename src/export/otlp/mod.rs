@@ -21,7 +21,7 @@ use super::{post, told};
 use crate::engine::keeper::Keeper;
 use crate::engine::log::{Acks, Log, Query};
 use crate::record::Recorded;
-use crate::sys::clock;
+use crate::sys::{clock, machine};
 use spans::Spans;
 
 /// The name of this receiver among the positions.
@@ -33,8 +33,12 @@ const TRACES: &str = "/v1/traces";
 
 /// Rows of one batch, and what they may weigh together in bytes: far below what a collector takes (20 MiB), and all
 /// that is held here at once.
-const BATCH_MAX: usize = 256;
-const BATCH_WEIGHT_MAX: usize = 512 * 1024;
+const BATCH_MAX: usize = 128;
+const BATCH_WEIGHT_MAX: usize = 256 * 1024;
+
+/// After so many rows without a pause, what the allocator holds back is given to the system: a backlog is rare, and its
+/// memory would stay for good.
+const TRIM_AFTER: u64 = 10_000;
 
 /// Rows come in crowds: so long they are left to gather.
 const GATHER: Duration = Duration::from_millis(200);
@@ -84,6 +88,8 @@ pub struct Exporter {
     spans: Spans,
     /// Rows of a batch; fewer after the collector found one too large.
     limit: usize,
+    /// Rows that were sent without a pause.
+    since_rest: u64,
 }
 
 /// What is sent together.
@@ -114,7 +120,8 @@ impl Exporter {
         let collector = post::Receiver::new(&settings.post)?;
         let backlog_max = settings.backlog_max;
         let (feed, receiver) = Feed::new(feed::Parts { sink: SINK, log, keeper, acks, stop, backlog_max });
-        let exporter = Exporter { settings, receiver: collector, feed, spans: Spans::default(), limit: BATCH_MAX };
+        let exporter =
+            Exporter { settings, receiver: collector, feed, spans: Spans::default(), limit: BATCH_MAX, since_rest: 0 };
         Ok((exporter, receiver))
     }
 
@@ -165,6 +172,9 @@ impl Exporter {
             }
             Next::Nothing => {
                 self.feed.keep();
+                if std::mem::take(&mut self.since_rest) >= TRIM_AFTER {
+                    machine::give_memory_back();
+                }
                 let goes_on = self.feed.committed().await;
                 tokio::time::sleep_until(Instant::now() + GATHER).await;
                 self.feed.tell();
@@ -193,14 +203,14 @@ impl Exporter {
 
     fn batch(&mut self, rows: &[Recorded]) -> Batch {
         let observed = clock::wall();
-        let records: Vec<Value> = rows.iter().map(|row| form::record(row, observed)).collect();
+        let records = rows.iter().map(|row| form::record(row, observed));
         let spans: Vec<Value> = rows.iter().filter_map(|row| self.spans.follow(row)).collect();
         let device = &self.settings.device;
         Batch {
             flights: rows.iter().map(|row| self.feed.outbox.send(row.seq)).collect(),
             rows: u64::try_from(rows.len()).unwrap_or(u64::MAX),
-            logs: Some(form::logs(device, &records)),
-            traces: (!spans.is_empty()).then(|| form::traces(device, &spans)),
+            logs: Some(form::logs(device, records)),
+            traces: (!spans.is_empty()).then(|| form::traces(device, spans)),
         }
     }
 
@@ -208,7 +218,7 @@ impl Exporter {
         let (first, last, why) = (gap.first.0, gap.last.0, gap.why.word());
         tracing::warn!(kind = "EXPORT_GAP", sink = SINK, first, last, why, "rows are not exported");
         let record = form::gap(gap, clock::wall());
-        let logs = Some(form::logs(&self.settings.device, &[record]));
+        let logs = Some(form::logs(&self.settings.device, [record]));
         Batch { flights: vec![self.feed.outbox.send_gap(gap)], rows: 0, logs, traces: None }
     }
 
@@ -253,6 +263,7 @@ impl Exporter {
         }
         batch.flights.iter().for_each(|flight| self.feed.outbox.arrived(*flight));
         self.feed.standing.send_modify(|standing| standing.arrived(batch.rows));
+        self.since_rest += batch.rows;
         self.limit = (self.limit * 2).min(BATCH_MAX);
         self.feed.tell();
         false
