@@ -121,6 +121,14 @@ pub enum BootError {
     Other(#[from] anyhow::Error),
 }
 
+/// Whether the receivers of `[export]` could be set up, as far as whoever asks may look.
+///
+/// # Errors
+/// The first file that is named and does not read, with the place of its name.
+pub fn receivers(config: &Config) -> Result<(), ConfigError> {
+    export::examine(config)
+}
+
 /// The devices that a configuration gives, and whether they are those of the embedded plant.
 ///
 /// # Errors
@@ -493,7 +501,7 @@ async fn serve(made: Made) -> Result<(), BootError> {
             plant.as_ref().map(|plant| plant.address),
             exports.metrics,
         ),
-        mqtt: exports.mqtt.clone(),
+        receivers: exports.receivers.clone(),
         reload,
     });
     let console_running = console_listener

@@ -48,7 +48,8 @@
 //!   place in the surface is `engine::servers`).
 //! - [`sys`]: what only the kernel can say or do; `unsafe` lives here.
 //! - [`control`]: the Unix socket. [`wyoming`]: voice front ends. [`console`]: pages for people. [`agents`] and [`mcp`]: MCP in both eras. [`cli`]: verbs, hints, exit codes.
-//! - [`export`]: brokers are told what happens, out of the log and by its numbers.
+//! - [`export`]: brokers and collectors are told what happens, out of the log and by its numbers (`feed`); an alarm desk is
+//!   told what stands (`notice`, `webhook`), a broker what devices say (`sparkplug`); figures for whoever scrapes them.
 //! - [`config`]: TOML into checked settings, unknown keys refused. [`plant`]: the embedded simulator.
 //! - [`mod@bench`]: the figures of `interlock bench`.
 //!

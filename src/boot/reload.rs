@@ -137,8 +137,19 @@ impl Reloader {
         {
             return Err(restart("wyoming"));
         }
-        if self.config.mqtt != config.mqtt {
+        let (old, new) = (&self.config.exports, &config.exports);
+        if old != new {
+            // A certificate that does not read is told with its place, before anybody restarts for it.
+            super::export::examine(config).map_err(refused)?;
+        }
+        if old.mqtt != new.mqtt {
             return Err(restart("export.mqtt"));
+        }
+        if old.otlp != new.otlp {
+            return Err(restart("export.otlp"));
+        }
+        if old.webhook != new.webhook {
+            return Err(restart("export.webhook"));
         }
         if self.config.metrics_listen != config.metrics_listen {
             return Err(restart("metrics"));

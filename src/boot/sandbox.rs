@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::config::Config;
 use crate::config::agent::Key;
+use crate::config::export::Exports;
 use crate::config::mcp::{Reach as ServerReach, Secret, Server};
 use crate::sys::sandbox::{self, Reach};
 
@@ -31,10 +32,13 @@ fn secret_files(config: &Config) -> Vec<PathBuf> {
             }
         }
     }
-    if let Some(mqtt) = &config.mqtt {
-        secrets.extend(&mqtt.password);
-        secrets.extend(mqtt.tls.iter().filter_map(|tls| tls.certificate.as_ref()).map(|(_, key)| key));
-    }
+    let Exports { mqtt, otlp, webhook } = &config.exports;
+    secrets.extend(mqtt.iter().filter_map(|mqtt| mqtt.password.as_ref()));
+    secrets.extend(webhook.iter().map(|webhook| &webhook.secret));
+    secrets.extend(otlp.iter().filter_map(|otlp| otlp.reach.token.as_ref()));
+    let reached = [otlp.as_ref().map(|to| &to.reach), webhook.as_ref().map(|to| &to.reach)];
+    let tls = reached.into_iter().flatten().map(|reach| &reach.tls).chain(mqtt.iter().map(|to| &to.tls));
+    secrets.extend(tls.flatten().filter_map(|tls| tls.certificate.as_ref()).map(|(_, key)| key));
     let mut files: Vec<PathBuf> = secrets.into_iter().filter_map(file).collect();
     let certified = [config.mcp.tls.as_ref(), config.console.tls.as_ref()];
     files.extend(certified.into_iter().flatten().map(|tls| tls.key.clone()));
@@ -100,6 +104,20 @@ username = "box"
 password-file = "/k/broker"
 certificate = "/k/box.pem"
 key-file = "/k/box.key"
+[export.webhook]
+device = "b"
+url = "https://alarms.example/hook"
+ca = "/k/ca.pem"
+secret-file = "/k/webhook"
+certificate = "/k/box.pem"
+key-file = "/k/hook.key"
+[export.otlp]
+device = "b"
+endpoint = "https://collector.example:4318"
+ca = "/k/ca.pem"
+token-file = "/k/collector"
+certificate = "/k/box.pem"
+key-file = "/k/otlp.key"
 [agent]
 kind = "anthropic"
 endpoint = "https://model.example"
@@ -109,8 +127,9 @@ key-file = "/k/agent"
         let config = crate::config::check(Path::new("test.toml"), text).unwrap_or_else(|error| panic!("{error}"));
         let reach = reach(&config, Path::new("/s"));
         assert_eq!(reach.write, ["/s/work", "/srv/work"].map(PathBuf::from));
+        let keys = ["/k/tls.key", "/k/client", "/k/server", "/k/agent", "/k/broker", "/k/box.key"];
         for hidden in
-            ["/s", "/etc/interlock", "/k/tls.key", "/k/client", "/k/server", "/k/agent", "/k/broker", "/k/box.key"]
+            ["/s", "/etc/interlock", "/k/webhook", "/k/hook.key", "/k/collector", "/k/otlp.key"].into_iter().chain(keys)
         {
             assert!(reach.hidden.contains(&PathBuf::from(hidden)), "{hidden}: {:?}", reach.hidden);
         }

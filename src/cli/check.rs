@@ -16,6 +16,7 @@ pub(super) fn check(args: &CheckArgs, out: &Out) -> Result<(), CliError> {
     let config = config::load(file.as_deref())?;
     let commands = boot::load_commands(&config)?;
     boot::model::of_config(&config)?;
+    boot::receivers(&config)?;
     let (devices, simulated) = boot::devices(&config)?;
     let bound = commands.bound();
     let clashes = boot::clashes(&config, &commands)?;

@@ -12,8 +12,9 @@ use super::out::{Out, shown};
 use super::places;
 use crate::store::error::StoreError;
 use crate::store::export::{ExportError, Format, export};
+use crate::store::head;
 use crate::store::read::{self, Query};
-use crate::store::verify::{Verdict, verify_against};
+use crate::store::verify::{Elsewhere, Verdict, verify_against};
 
 /// A file of checkpoints that is longer was not written by us.
 const CHECKPOINTS_LEN_MAX: u64 = 16 << 20;
@@ -62,7 +63,13 @@ pub(super) fn evidence(
             let row = row.ok_or_else(|| CliError::new(Exit::NotSo, format!("there is no row {seq}")))?;
             if from.json { out.json(&row) } else { whole(&row, out) }
         }
-        EvidenceVerb::Verify { file, checkpoints, from } => check(file.as_deref(), checkpoints.as_deref(), from, out),
+        EvidenceVerb::Verify { file, checkpoints, head, from } => {
+            let elsewhere = Elsewhere {
+                checkpoints: checkpoints.as_deref().map(kept_checkpoints).transpose()?.unwrap_or_default(),
+                heads: head.as_deref().map(kept_heads).transpose()?.unwrap_or_default(),
+            };
+            check(file.as_deref(), &elsewhere, from, out)
+        }
         EvidenceVerb::Export { format, since, state } => {
             let state = state_of(state.as_deref())?;
             let query = Query { after: since.map(|seq| Seq(seq.saturating_sub(1))), ..Query::default() };
@@ -130,16 +137,12 @@ fn state_of(named: Option<&Path>) -> Result<PathBuf, CliError> {
     })
 }
 
-fn check(file: Option<&Path>, checkpoints: Option<&Path>, from: &EvidenceFrom, out: &Out) -> Result<(), CliError> {
+fn check(file: Option<&Path>, elsewhere: &Elsewhere, from: &EvidenceFrom, out: &Out) -> Result<(), CliError> {
     let path: PathBuf = match file {
         Some(file) => file.to_owned(),
         None => state_of(from.state.as_deref())?,
     };
-    let held_against = match checkpoints {
-        None => String::new(),
-        Some(file) => kept_checkpoints(file)?,
-    };
-    let found = verify_against(&path, &held_against).map_err(store)?;
+    let found = verify_against(&path, elsewhere).map_err(store)?;
     let value = found.to_json();
     if from.json {
         out.json(&value)?;
@@ -161,6 +164,25 @@ fn check(file: Option<&Path>, checkpoints: Option<&Path>, from: &EvidenceFrom, o
 /// The text of checkpoints that were carried off. A file without one holds nothing against the log, and must not look as
 /// if it had.
 fn kept_checkpoints(file: &Path) -> Result<String, CliError> {
+    let text = kept(file)?;
+    if text.lines().any(|line| line.starts_with("interlock/evidence/")) {
+        return Ok(text);
+    }
+    Err(CliError::new(Exit::Data, format!("{} holds no checkpoint of an evidence log", file.display()))
+        .hint("it is a copy of <state>/evidence/checkpoints"))
+}
+
+/// The same for heads.
+fn kept_heads(file: &Path) -> Result<String, CliError> {
+    let text = kept(file)?;
+    if head::is_in(&text) {
+        return Ok(text);
+    }
+    Err(CliError::new(Exit::Data, format!("{} holds no head of an evidence log", file.display()))
+        .hint("it is what a broker keeps on TOPIC/head: mosquitto_sub -t TOPIC/head -C 1 > FILE"))
+}
+
+fn kept(file: &Path) -> Result<String, CliError> {
     use std::io::Read;
     let unread = |error: std::io::Error| {
         let missing = error.kind() == std::io::ErrorKind::NotFound;
@@ -172,11 +194,7 @@ fn kept_checkpoints(file: &Path) -> Result<String, CliError> {
     }
     let mut bytes = Vec::new();
     std::fs::File::open(file).map_err(unread)?.take(CHECKPOINTS_LEN_MAX).read_to_end(&mut bytes).map_err(unread)?;
-    let text = String::from_utf8(bytes).map_err(|_| data("is not text"))?;
-    if !text.lines().any(|line| line.starts_with("interlock/evidence/")) {
-        return Err(data("holds no checkpoint of an evidence log").hint("it is a copy of <state>/evidence/checkpoints"));
-    }
-    Ok(text)
+    String::from_utf8(bytes).map_err(|_| data("is not text"))
 }
 
 fn store(error: StoreError) -> CliError {

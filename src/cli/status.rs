@@ -19,6 +19,17 @@ pub(super) fn status(args: &JsonArg, client: Client, out: &Out) -> Result<(), Cl
             out.line(&format!("{key:<9} {}", shown(&answer, key)))?;
         }
     }
+    for (name, standing) in answer["export"].as_object().into_iter().flatten() {
+        let state = if standing["connected"] == true { "reached" } else { "not reached" };
+        let counts = ["waiting", "dropped", "arrived"].map(|key| format!("{key} {}", shown(standing, key))).join(", ");
+        let error = &standing["last_error"];
+        let error = if error.is_null() {
+            String::new()
+        } else {
+            format!("; last error {}: {}", shown(error, "at"), shown(error, "why"))
+        };
+        out.line(&format!("{:<9} {state}, {counts}{error}", format!("to {name}")))?;
+    }
     Ok(())
 }
 

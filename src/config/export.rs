@@ -11,6 +11,8 @@
 //!
 //! As for MCP, a secret never stands in the file.
 
+mod http;
+
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
@@ -20,6 +22,7 @@ use toml::Spanned;
 
 use super::ConfigError;
 use super::mcp::{Secret, Wrong, secret};
+pub use http::{Otlp, Reach, Webhook};
 
 /// Rows of the past that are sent in a second, where the file does not say: a week of a quiet box in minutes, and
 /// little beside what a plant's broker carries anyway.
@@ -31,12 +34,30 @@ const BACKLOG_MAX: u64 = 100_000;
 /// Below, a broker that restarts costs rows; above is more than any evidence log holds.
 const BACKLOGS: RangeInclusive<u64> = 1_000..=100_000_000;
 
+/// Seconds between two readings of the devices, where the file does not say: each is a row of evidence.
+const SPARKPLUG_EVERY: u32 = 30;
+const SPARKPLUG_EVERIES: RangeInclusive<u32> = 1..=3_600;
+/// The group of an edge node, where the file does not say.
+const SPARKPLUG_GROUP: &str = "interlock";
+const SPARKPLUG_OFF: &str = "this is for Sparkplug, which is not switched on";
+
 /// Longest name of a device or a client: it stands in each message and in topics.
 const NAME_LEN_MAX: usize = 64;
 /// What we say stands on these, below the topic of the file.
-const OWN_TOPICS: [&str; 5] = ["evidence", "checkpoint", "state", "answer", "alarms"];
+const OWN_TOPICS: [&str; 6] = ["evidence", "checkpoint", "head", "state", "answer", "alarms"];
 /// Longest topic, in bytes; the protocol's own bound is 65,535, and the words of ours follow it.
 const TOPIC_LEN_MAX: usize = 512;
+
+/// The plant's own systems that are told.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Exports {
+    /// The broker.
+    pub mqtt: Option<Mqtt>,
+    /// The collector.
+    pub otlp: Option<Otlp>,
+    /// The alarm desk.
+    pub webhook: Option<Webhook>,
+}
 
 /// A broker.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,6 +84,19 @@ pub struct Mqtt {
     pub backlog_max: u64,
     /// Where the plant's systems may command.
     pub commands: Option<Commands>,
+    /// The edge node that says the values of devices.
+    pub sparkplug: Option<Sparkplug>,
+}
+
+/// An edge node of Sparkplug B.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sparkplug {
+    /// Its group.
+    pub group: String,
+    /// Its name within the group.
+    pub node: String,
+    /// Seconds from one reading to the next.
+    pub every: u32,
 }
 
 /// A topic on which the plant's systems may command.
@@ -124,6 +158,8 @@ pub(super) fn metrics(text: &str, path: &Path, written: &Metrics) -> Result<Opti
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct Export {
     mqtt: Option<Spanned<WrittenMqtt>>,
+    otlp: Option<Spanned<http::WrittenOtlp>>,
+    webhook: Option<Spanned<http::WrittenWebhook>>,
 }
 
 #[derive(Deserialize)]
@@ -145,19 +181,42 @@ struct WrittenMqtt {
     backlog_max: Option<Spanned<u64>>,
     command_topic: Option<Spanned<String>>,
     command_authority: Option<Spanned<String>>,
+    sparkplug: Option<Spanned<bool>>,
+    sparkplug_group: Option<Spanned<String>>,
+    sparkplug_node: Option<Spanned<String>>,
+    sparkplug_every: Option<Spanned<u32>>,
 }
 
-/// Reads `[export.mqtt]`; other tables are not looked at.
+/// Reads `[export]`; other tables are not looked at.
 ///
 /// # Errors
 /// With the first mistake, its line and its key.
-pub fn mqtt(text: &str, path: &Path) -> Result<Option<Mqtt>, ConfigError> {
+pub fn read(text: &str, path: &Path) -> Result<Exports, ConfigError> {
     let file: File = toml::from_str(text).map_err(|error| ConfigError::from_toml(path, text, &error))?;
-    let Some(written) = file.export.mqtt else { return Ok(None) };
-    read(&written).map(Some).map_err(|wrong| wrong.of(path, text))
+    let wrong = |wrong: Wrong| wrong.of(path, text);
+    Ok(Exports {
+        mqtt: file.export.mqtt.as_ref().map(mqtt).transpose().map_err(wrong)?,
+        otlp: file.export.otlp.as_ref().map(http::otlp).transpose().map_err(wrong)?,
+        webhook: file.export.webhook.as_ref().map(http::webhook).transpose().map_err(wrong)?,
+    })
 }
 
-fn read(table: &Spanned<WrittenMqtt>) -> Result<Mqtt, Wrong> {
+/// Where a key of `[export.TABLE]` stands, or the table where it has no such key; for what shows only when the files
+/// that are named are read.
+#[must_use]
+pub fn mistake(text: &str, path: &Path, table: &str, key: &str, fact: String) -> ConfigError {
+    let read = toml::de::DeTable::parse(text).ok();
+    let found = read.as_ref().and_then(|file| {
+        let table = file.get_ref().get("export")?.get_ref().get(table)?;
+        Some(table.get_ref().get(key).map_or_else(|| table.span(), Spanned::span))
+    });
+    match found {
+        Some(span) => ConfigError::at(path, text, span, fact),
+        None => ConfigError::of_file(path, format!("export.{table}.{key}: {fact}")),
+    }
+}
+
+fn mqtt(table: &Spanned<WrittenMqtt>) -> Result<Mqtt, Wrong> {
     let written = table.get_ref();
     let Broker { is_tls, host, port } = broker(&written.broker)?;
     let device = name(&written.device)?;
@@ -166,7 +225,13 @@ fn read(table: &Spanned<WrittenMqtt>) -> Result<Mqtt, Wrong> {
     if let (None, Some(_)) = (&written.username, &password) {
         return Err(Wrong::at(table, "a password needs the username that it belongs to"));
     }
-    let tls = tls(table, is_tls)?;
+    let files = WrittenTls {
+        ca: written.ca.as_ref(),
+        certificate: written.certificate.as_ref(),
+        key_credential: written.key_credential.as_ref(),
+        key_file: written.key_file.as_ref(),
+    };
+    let tls = tls(table, &written.broker, &files, is_tls, "mqtts://HOST:8883")?;
     if tls.is_none() && !is_loopback(&host) && written.open_network != Some(true) {
         let fact = "without TLS, whoever is on the way reads and writes what is said here";
         let hint = "mqtts://HOST:8883, or open-network = true when the network is closed";
@@ -178,6 +243,7 @@ fn read(table: &Spanned<WrittenMqtt>) -> Result<Mqtt, Wrong> {
     };
     Ok(Mqtt {
         commands: commands(written, &prefix)?,
+        sparkplug: sparkplug(written, &device)?,
         tls,
         client_id: match &written.client_id {
             None => format!("interlock-{device}"),
@@ -217,6 +283,20 @@ fn commands(written: &WrittenMqtt, prefix: &str) -> Result<Option<Commands>, Wro
             .hint("command-topic = \"interlock/box-1/command\""));
     }
     Ok(Some(Commands { topic, authority }))
+}
+
+fn sparkplug(written: &WrittenMqtt, device: &str) -> Result<Option<Sparkplug>, Wrong> {
+    if !written.sparkplug.as_ref().is_some_and(|on| *on.get_ref()) {
+        let group = written.sparkplug_group.as_ref().map(|one| Wrong::at(one, SPARKPLUG_OFF));
+        let node = written.sparkplug_node.as_ref().map(|one| Wrong::at(one, SPARKPLUG_OFF));
+        let every = written.sparkplug_every.as_ref().map(|one| Wrong::at(one, SPARKPLUG_OFF));
+        return group.or(node).or(every).map_or(Ok(None), |wrong| Err(wrong.hint("sparkplug = true")));
+    }
+    Ok(Some(Sparkplug {
+        group: written.sparkplug_group.as_ref().map_or_else(|| Ok(SPARKPLUG_GROUP.to_owned()), name)?,
+        node: written.sparkplug_node.as_ref().map_or_else(|| Ok(device.to_owned()), name)?,
+        every: within(written.sparkplug_every.as_ref(), SPARKPLUG_EVERY, &SPARKPLUG_EVERIES)?,
+    }))
 }
 
 struct Broker {
@@ -269,11 +349,23 @@ fn is_loopback(host: &str) -> bool {
     host == "localhost" || bare.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
-fn tls(table: &Spanned<WrittenMqtt>, is_tls: bool) -> Result<Option<Tls>, Wrong> {
-    let written = table.get_ref();
-    let key = secret("key", written.key_credential.as_ref(), written.key_file.as_ref())
-        .map_err(|fact| Wrong::at(table, fact))?;
-    let certificate = match (&written.certificate, key) {
+/// The files of TLS, as they are written.
+struct WrittenTls<'a> {
+    ca: Option<&'a Spanned<PathBuf>>,
+    certificate: Option<&'a Spanned<PathBuf>>,
+    key_credential: Option<&'a String>,
+    key_file: Option<&'a PathBuf>,
+}
+
+fn tls<T>(
+    table: &Spanned<T>,
+    address: &Spanned<String>,
+    written: &WrittenTls<'_>,
+    is_tls: bool,
+    form: &'static str,
+) -> Result<Option<Tls>, Wrong> {
+    let key = secret("key", written.key_credential, written.key_file).map_err(|fact| Wrong::at(table, fact))?;
+    let certificate = match (written.certificate, key) {
         (None, None) => None,
         (Some(certificate), Some(key)) => Some((absolute(certificate)?, key)),
         (Some(certificate), None) => {
@@ -281,17 +373,17 @@ fn tls(table: &Spanned<WrittenMqtt>, is_tls: bool) -> Result<Option<Tls>, Wrong>
         }
         (None, Some(_)) => return Err(Wrong::at(table, "a key needs the certificate beside it")),
     };
-    let ca = written.ca.as_ref().map(absolute).transpose()?;
+    let ca = written.ca.map(absolute).transpose()?;
     match (is_tls, ca) {
         (true, Some(ca)) => Ok(Some(Tls { ca, certificate })),
         (true, None) => {
             let hint = "ca = \"/etc/interlock/plant-ca.pem\", or the machine's own, /etc/ssl/certs/ca-certificates.crt";
-            Err(Wrong::at(&written.broker, "TLS needs ca: who signs for the broker").hint(hint))
+            Err(Wrong::at(address, "TLS needs ca: who signs for the other side").hint(hint))
         }
         (false, None) if certificate.is_none() => Ok(None),
         (false, _) => {
-            let fact = "ca and certificate are for TLS, and this broker is reached without";
-            Err(Wrong::at(&written.broker, fact).hint("mqtts://HOST:8883"))
+            let fact = "ca and certificate are for TLS, and this address is reached without";
+            Err(Wrong::at(address, fact).hint(form))
         }
     }
 }
@@ -349,7 +441,8 @@ mod tests {
     use super::*;
 
     fn read(body: &str) -> Result<Option<Mqtt>, String> {
-        mqtt(&format!("[export.mqtt]\n{body}\n"), Path::new("x.toml")).map_err(|error| error.to_string())
+        let text = format!("[export.mqtt]\n{body}\n");
+        super::read(&text, Path::new("x.toml")).map(|read| read.mqtt).map_err(|error| error.to_string())
     }
 
     #[test]
@@ -366,6 +459,7 @@ mod tests {
             rate: 1_000,
             backlog_max: 100_000,
             commands: None,
+            sparkplug: None,
         };
         assert_eq!(read("broker = \"mqtt://127.0.0.1\"\ndevice = \"box-1\"").unwrap(), Some(least));
         let all = Mqtt {
@@ -383,13 +477,15 @@ mod tests {
             rate: 5,
             backlog_max: 2_000,
             commands: Some(Commands { topic: "hall/3/do".into(), authority: Authority::Rules }),
+            sparkplug: Some(Sparkplug { group: "plant".into(), node: "n".into(), every: 5 }),
         };
         let text = "broker = \"mqtts://broker.plant:9000/\"\ndevice = \"b\"\nclient-id = \"c\"\ntopic = \"hall/3\"\n\
                     username = \"u\"\npassword-file = \"/p\"\nca = \"/ca.pem\"\ncertificate = \"/c.pem\"\n\
                     key-credential = \"k\"\nrate = 5\nbacklog-max = 2000\ncommand-topic = \"hall/3/do\"\n\
-                    command-authority = \"rules\"";
+                    command-authority = \"rules\"\nsparkplug = true\nsparkplug-group = \"plant\"\n\
+                    sparkplug-node = \"n\"\nsparkplug-every = 5";
         assert_eq!(read(text).unwrap(), Some(all));
-        assert_eq!(mqtt("version = 1\n", Path::new("x.toml")).unwrap(), None);
+        assert_eq!(super::read("version = 1\n", Path::new("x.toml")).unwrap(), Exports::default());
     }
 
     #[test]
@@ -426,6 +522,9 @@ mod tests {
         check(&format!("{good}command-topic = \"interlock/b/state\""), "this box speaks on that topic itself");
         check(&format!("{good}command-authority = \"ask\""), "command-authority needs the command-topic");
         check(&format!("{good}command-topic = \"x\"\ncommand-authority = \"all\""), "there is no such authority");
+        check(&format!("{good}sparkplug-node = \"n\""), "this is for Sparkplug, which is not switched on");
+        check(&format!("{good}sparkplug = true\nsparkplug-group = \"a/b\""), "\"a/b\" is no name");
+        check(&format!("{good}sparkplug = true\nsparkplug-every = 0"), "0 is outside 1 to 3600");
         check(&format!("{good}rate = 0"), "0 is outside 1 to 100000");
         check(&format!("{good}backlog-max = 10"), "10 is outside 1000 to 100000000");
     }

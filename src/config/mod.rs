@@ -160,8 +160,8 @@ pub struct Config {
     pub agent: Option<agent::Agent>,
     /// Aliases, skills, plugins and checks.
     pub extensions: extend::Extensions,
-    /// The broker that is told what happens here.
-    pub mqtt: Option<export::Mqtt>,
+    /// The plant's own systems that are told what happens here.
+    pub exports: export::Exports,
     /// Where `/metrics` listens.
     pub metrics_listen: Option<SocketAddr>,
 }
@@ -375,7 +375,7 @@ pub fn check(path: &Path, text: &str) -> Result<Config, ConfigError> {
         knowledge_folders: model::folders(path, text, &file.knowledge)?,
         agent,
         extensions,
-        mqtt: export::mqtt(text, path)?,
+        exports: export::read(text, path)?,
         metrics_listen: export::metrics(text, path, &file.metrics)?,
     })
 }

@@ -7,9 +7,9 @@ use interlock_domain::closure::Ending;
 use interlock_domain::gate::docket::Answer;
 use interlock_domain::id::{CallId, RunId, Seq, TaskId, ToolName};
 use interlock_domain::request::{Asker, Via};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use tokio::net::unix::OwnedWriteHalf;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{mpsc, oneshot};
 
 use super::wire::{Kind, Request, Says, Trouble};
 use super::{ask, learn, people};
@@ -23,7 +23,7 @@ use crate::engine::people::People;
 use crate::engine::servers::{self, NotLoggedIn, Servers};
 use crate::engine::tasks::{self, Tasks};
 use crate::engine::workflow::{self, Workflows};
-use crate::export::mqtt::Standing;
+use crate::export::Receiver;
 
 /// What `reload` sends to whoever owns the configuration.
 pub(super) type Reload = mpsc::Sender<oneshot::Sender<Result<String, Trouble>>>;
@@ -52,8 +52,8 @@ pub struct Context {
     pub servers: Servers,
     /// `status --json`, made once.
     pub status: Value,
-    /// How the export over MQTT goes, where there is one.
-    pub mqtt: Option<watch::Receiver<Standing>>,
+    /// How it goes with the plant's own systems.
+    pub receivers: Vec<Receiver>,
     /// The configuration's owner.
     pub reload: Reload,
 }
@@ -482,7 +482,13 @@ fn status(context: &Context) -> Value {
         "living": figures.living,
         "gaps": figures.gaps,
     });
-    status["mqtt"] = context.mqtt.as_ref().map_or(Value::Null, |standing| standing.borrow().to_json());
+    let mut export = Map::new();
+    for receiver in &context.receivers {
+        export.insert(receiver.sink.to_owned(), receiver.standing.borrow().to_json());
+    }
+    // Scripts know the broker by this name.
+    status["mqtt"] = export.get("mqtt").cloned().unwrap_or_default();
+    status["export"] = Value::Object(export);
     status
 }
 

@@ -37,6 +37,12 @@ impl RunId {
         RunId(Ulid::from_parts(unix_ms, random))
     }
 
+    /// Its 16 bytes, as other systems tell traces apart.
+    #[must_use]
+    pub fn bytes(self) -> [u8; 16] {
+        self.0.to_bytes()
+    }
+
     /// The written form, into `buffer` and without going through `fmt`: it stands in each row of the log.
     #[must_use]
     pub fn written(self, buffer: &mut [u8; RUN_ID_LEN]) -> &str {

@@ -4,6 +4,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use interlock_domain::closure::Reply;
 use interlock_domain::gate::docket::{Answer, By, Ignored, Question};
@@ -20,7 +21,7 @@ use interlock_domain::surface::tool::Tool;
 use serde_json::Value;
 use thiserror::Error;
 use tokio::sync::{mpsc, oneshot, watch};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use super::classify::{BATCH_PATIENCE, Classify};
 use crate::mcp::upward::Line;
@@ -306,6 +307,8 @@ pub struct Mediator {
     next_batch: Arc<Mutex<BatchId>>,
     surface: watch::Receiver<Surface>,
     grounds: watch::Receiver<Arc<Grounds>>,
+    /// How long a place in the inbox is waited for; nothing waits where it is zero.
+    patience: Duration,
 }
 
 impl Mediator {
@@ -317,7 +320,14 @@ impl Mediator {
         grounds: watch::Receiver<Arc<Grounds>>,
     ) -> (Mediator, mpsc::Receiver<Message>) {
         let (inbox, outlet) = mpsc::channel(INBOX_LEN_MAX);
-        (Mediator { inbox, next_batch: Arc::new(Mutex::new(first_batch)), surface, grounds }, outlet)
+        let next_batch = Arc::new(Mutex::new(first_batch));
+        (Mediator { inbox, next_batch, surface, grounds, patience: Duration::ZERO }, outlet)
+    }
+
+    /// The same way for what makes safe: it waits for a place, so long at most, where others are refused.
+    #[must_use]
+    pub fn patient(&self, patience: Duration) -> Mediator {
+        Mediator { patience, ..self.clone() }
     }
 
     /// The tools that a run can see.
@@ -375,15 +385,22 @@ impl Mediator {
     pub async fn submit_on_line(&self, run: RunId, wanted: Wanted, line: Line) -> Result<Handed, NotTaken> {
         let wishes = vec![self.wish(wanted, &Within::default(), Instant::now() + BATCH_PATIENCE).await?];
         let ((asking, asked), (ending, replies)) = (oneshot::channel(), oneshot::channel());
-        let batch = self.hand_in(run, wishes, Some(line), Back::Ended { asked: asking, replies: ending })?;
+        let batch = self.hand_in(run, wishes, Some(line), Back::Ended { asked: asking, replies: ending }).await?;
         Ok(Handed { call: CallId { run, batch, position: 0 }, asked, replies })
     }
 
-    fn hand_in(&self, run: RunId, wishes: Vec<Wish>, line: Option<Line>, back: Back) -> Result<BatchId, NotTaken> {
+    async fn hand_in(
+        &self,
+        run: RunId,
+        wishes: Vec<Wish>,
+        line: Option<Line>,
+        back: Back,
+    ) -> Result<BatchId, NotTaken> {
         let wishes = Batch::new(wishes).map_err(|error| NotTaken::Batch(error.to_string()))?;
+        let place = self.place().await?;
         let mut next = self.next_batch.lock().unwrap_or_else(PoisonError::into_inner);
         let batch = *next;
-        self.inbox.try_send(Message::Submit { run, batch, wishes, line, back }).map_err(not_sent)?;
+        place.send(Message::Submit { run, batch, wishes, line, back });
         *next = BatchId(batch.0 + 1);
         Ok(batch)
     }
@@ -399,7 +416,7 @@ impl Mediator {
             wishes.push(self.wish(wanted, within, until).await?);
         }
         let (back, judged) = oneshot::channel();
-        self.hand_in(run, wishes, None, Back::Judged(back))?;
+        self.hand_in(run, wishes, None, Back::Judged(back)).await?;
         judged.await.map_err(|_| NotTaken::Stopping)
     }
 
@@ -522,17 +539,23 @@ impl Mediator {
         }
     }
 
+    /// A place in the inbox. Without one there is no waiting, but for what makes safe.
+    async fn place(&self) -> Result<mpsc::Permit<'_, Message>, NotTaken> {
+        match self.inbox.try_reserve() {
+            Ok(place) => Ok(place),
+            Err(mpsc::error::TrySendError::Closed(())) => Err(NotTaken::Stopping),
+            Err(mpsc::error::TrySendError::Full(())) if self.patience.is_zero() => Err(NotTaken::Busy),
+            Err(mpsc::error::TrySendError::Full(())) => match timeout(self.patience, self.inbox.reserve()).await {
+                Ok(place) => place.map_err(|_| NotTaken::Stopping),
+                Err(_) => Err(NotTaken::Busy),
+            },
+        }
+    }
+
     async fn send<T>(&self, message: impl FnOnce(oneshot::Sender<T>) -> Message) -> Result<T, NotTaken> {
         let (back, answer) = oneshot::channel();
-        self.inbox.try_send(message(back)).map_err(not_sent)?;
+        self.place().await?.send(message(back));
         answer.await.map_err(|_| NotTaken::Stopping)
-    }
-}
-
-fn not_sent(error: mpsc::error::TrySendError<Message>) -> NotTaken {
-    match error {
-        mpsc::error::TrySendError::Full(_) => NotTaken::Busy,
-        mpsc::error::TrySendError::Closed(_) => NotTaken::Stopping,
     }
 }
 

@@ -12,6 +12,7 @@ use crate::store::error::StoreError;
 use crate::store::state::State;
 pub use crate::store::state::alarm::Alarm;
 pub use crate::store::state::export::Position;
+pub use crate::store::state::notice::KeptNotice;
 
 /// Changes that may wait. Each is a small transaction; more than this means that the disk has stopped.
 const WAITING_MAX: usize = 256;

@@ -9,7 +9,7 @@ use crate::record::Recorded;
 pub use crate::store::error::StoreError as Error;
 pub use crate::store::queue::{Acks, Health};
 pub use crate::store::read::{Query, Stats};
-use crate::store::{checkpoint, read, verify};
+use crate::store::{checkpoint, head, keys, read, verify};
 use interlock_domain::id::Seq;
 use serde_json::Value;
 
@@ -70,6 +70,19 @@ impl Log {
         let newest = |state: &std::path::Path| {
             let evidence = state.join("evidence");
             checkpoint::newest(&evidence).map_err(|source| Error::Io { path: checkpoint::path(&evidence), source })
+        };
+        self.with(newest).await
+    }
+
+    /// The newest signed head, as it was signed; `None` before there is one.
+    ///
+    /// # Errors
+    /// As [`Log::query`].
+    pub async fn head(&self) -> Result<Option<String>, Error> {
+        let newest = |state: &std::path::Path| {
+            let evidence = state.join("evidence");
+            let Some(key) = keys::public_of_state(state)? else { return Ok(None) };
+            head::text(&evidence, &key).map_err(|source| Error::Io { path: head::path(&evidence), source })
         };
         self.with(newest).await
     }

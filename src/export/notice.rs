@@ -3,11 +3,11 @@
 //! What stands is read from where it is kept (the alarms of `state.db`, the mediator's questions) and held against what
 //! was told before: so each is told once, with its end, and nobody who raises one has to know who wants to hear it.
 
-use std::collections::BTreeMap;
+pub(super) mod ledger;
+
 use std::sync::Arc;
 use std::time::Duration;
 
-use interlock_domain::id::Seq;
 use interlock_domain::request::shown::plain;
 use interlock_domain::time::Wall;
 use serde_json::{Value, json};
@@ -16,13 +16,14 @@ use tokio::time::{Instant, MissedTickBehavior};
 
 use super::told;
 use crate::engine::handle::Mediator;
-use crate::engine::keeper::{Alarm, Keeper, Position};
+use crate::engine::keeper::{Alarm, Keeper};
 use crate::engine::log::Acks;
 use crate::record::rfc3339;
 use crate::sys::clock;
 use crate::sys::journal::Journal;
+use ledger::{Ledger, Message, Turn};
 
-/// The name under which the newest alarm that was told is kept.
+/// The name under which what was told is kept.
 const SINK: &str = "notice";
 
 /// What is raised together is looked at together ...
@@ -55,6 +56,9 @@ pub enum Kind {
 const OVER: &str = "ce739ba3a4f944369b1f881dddc25789";
 
 impl Kind {
+    /// All of them.
+    pub const ALL: [Kind; 5] = [Kind::Zombie, Kind::Dead, Kind::Question, Kind::Evidence, Kind::Alarm];
+
     /// As it is told.
     #[must_use]
     pub fn word(self) -> &'static str {
@@ -65,6 +69,12 @@ impl Kind {
             Kind::Evidence => "evidence",
             Kind::Alarm => "alarm",
         }
+    }
+
+    /// The kind of a word.
+    #[must_use]
+    pub fn of_word(word: &str) -> Option<Kind> {
+        Kind::ALL.into_iter().find(|kind| kind.word() == word)
     }
 
     fn message_id(self) -> &'static str {
@@ -142,48 +152,8 @@ fn stands(alarm: &Alarm) -> bool {
     alarm.cleared.is_none() && !(Kind::of(alarm) == Kind::Dead && alarm.acknowledged.is_some())
 }
 
-/// What was told.
-#[derive(Debug)]
-struct Told {
-    standing: BTreeMap<String, Notice>,
-    /// Alarms up to this number were told by an earlier life, or by this one.
-    newest: u64,
-}
-
-/// A change.
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Change {
-    Raised(Notice),
-    Over(Notice),
-}
-
-impl Told {
-    /// What to tell now that these stand. What an earlier life told is known and not told again.
-    fn look(&mut self, alarms: &[Alarm], questions: Vec<Notice>) -> Vec<Change> {
-        let mut now: BTreeMap<String, Notice> = BTreeMap::new();
-        let mut changes = Vec::new();
-        let mut newest = self.newest;
-        for alarm in alarms.iter().filter(|alarm| stands(alarm)).take(STANDING_MAX) {
-            let notice = Notice::of(alarm);
-            if alarm.id > self.newest {
-                changes.push(Change::Raised(notice.clone()));
-                newest = newest.max(alarm.id);
-            }
-            now.insert(notice.id.clone(), notice);
-        }
-        self.newest = newest;
-        for question in questions.into_iter().take(STANDING_MAX) {
-            if !self.standing.contains_key(&question.id) {
-                changes.push(Change::Raised(question.clone()));
-            }
-            now.insert(question.id.clone(), question);
-        }
-        let over = self.standing.values().filter(|notice| !now.contains_key(&notice.id));
-        changes.extend(over.cloned().map(Change::Over));
-        self.standing = now;
-        changes
-    }
-}
+/// What stands now, as it is handed round; `None` before anybody has looked.
+pub type Board = Option<Arc<[Notice]>>;
 
 /// What the teller works with.
 pub struct Parts {
@@ -202,28 +172,31 @@ pub struct Parts {
 /// Tells.
 pub struct Teller {
     parts: Parts,
-    standing: watch::Sender<Arc<[Notice]>>,
+    board: watch::Sender<Board>,
+    ledger: Ledger,
+    /// Alarms up to this number were told by a build that kept no ledger.
+    told_before: u64,
 }
 
 impl Teller {
     /// One, which the caller runs, and what stands.
     #[must_use]
-    pub fn new(parts: Parts) -> (Teller, watch::Receiver<Arc<[Notice]>>) {
-        let (standing, watched) = watch::channel(Arc::from([]));
-        (Teller { parts, standing }, watched)
+    pub fn new(parts: Parts) -> (Teller, watch::Receiver<Board>) {
+        let (board, watched) = watch::channel(None);
+        (Teller { parts, board, ledger: Ledger::default(), told_before: 0 }, watched)
     }
 
     /// Tells until the daemon stops.
     pub async fn run(mut self) {
-        let kept = self.parts.keeper.with(|state| state.position(SINK)).await;
         // Where it cannot be read, what stands is told once more: better twice than not at all.
-        let newest = kept.map_or(0, |position| position.seq.0);
-        let mut known = Told { standing: BTreeMap::new(), newest };
+        self.told_before =
+            self.parts.keeper.with(|state| state.position(SINK)).await.map_or(0, |position| position.seq.0);
+        self.ledger = ledger::kept(&self.parts.keeper, SINK).await.unwrap_or_default();
         let mut stop = self.parts.stop.clone();
         let mut every = tokio::time::interval(LOOK_EVERY);
         every.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            self.look(&mut known).await;
+            self.look().await;
             tokio::select! {
                 () = told(&mut stop) => return,
                 _ = every.tick() => {}
@@ -235,7 +208,7 @@ impl Teller {
         }
     }
 
-    async fn look(&mut self, known: &mut Told) {
+    async fn look(&mut self) {
         self.parts.acks.mark_unchanged();
         let Ok(alarms) = self.parts.keeper.with(|state| state.standing_alarms()).await else { return };
         let Ok(open) = self.parts.mediator.questions().await else { return };
@@ -249,34 +222,32 @@ impl Teller {
                 raised: None,
             }
         });
-        let before = known.newest;
-        let changes = known.look(&alarms, questions.collect());
-        for change in &changes {
-            self.tell(change);
+        let alarms: Vec<&Alarm> = alarms.iter().filter(|alarm| stands(alarm)).take(STANDING_MAX).collect();
+        let told_before = alarms.iter().take_while(|alarm| alarm.id <= self.told_before).count();
+        let standing: Arc<[Notice]> = alarms.into_iter().map(Notice::of).chain(questions.take(STANDING_MAX)).collect();
+        self.ledger.look(&standing, clock::wall());
+        for notice in &standing[..told_before] {
+            self.ledger.taken(&notice.id, Turn::Raised);
         }
-        let standing: Arc<[Notice]> = known.standing.values().cloned().collect();
-        self.standing.send_if_modified(|shown| {
-            let is_new = *shown != standing;
-            *shown = standing;
+        while let Some(message) = self.ledger.next() {
+            self.tell(&message);
+            self.ledger.taken(&message.notice.id, message.turn);
+        }
+        self.board.send_if_modified(|shown| {
+            let is_new = shown.as_ref() != Some(&standing);
+            *shown = Some(standing);
             is_new
         });
-        if known.newest > before {
-            let position = Position { seq: Seq(known.newest), dropped: 0 };
-            let at = clock::wall();
-            if let Err(error) = self.parts.keeper.later(move |state| state.keep_position(SINK, position, at)) {
-                tracing::warn!(%error, "that alarms were told is not kept: the next start tells them again");
-            }
+        if let Err(error) = self.ledger.keep(&self.parts.keeper, SINK) {
+            tracing::warn!(%error, "that alarms were told is not kept: the next start tells them again");
         }
     }
 
-    fn tell(&self, change: &Change) {
-        let (notice, message_id, priority, word) = match change {
-            Change::Raised(notice) => (notice, notice.kind.message_id(), notice.kind.priority(), "raised"),
-            Change::Over(notice) => (notice, OVER, "6", "over"),
-        };
-        let message = match change {
-            Change::Raised(_) => notice.text.clone(),
-            Change::Over(_) => format!("over: {}", notice.text),
+    fn tell(&self, told: &Message) {
+        let (notice, word) = (&told.notice, told.turn.word());
+        let (message_id, priority, message) = match told.turn {
+            Turn::Raised => (notice.kind.message_id(), notice.kind.priority(), notice.text.clone()),
+            Turn::Over => (OVER, "6", format!("over: {}", notice.text)),
         };
         let fields = [
             ("MESSAGE", message.as_str()),
@@ -300,52 +271,39 @@ impl Teller {
 mod tests {
     use super::*;
 
-    fn alarm(id: u64, source: &str, text: &str) -> Alarm {
-        let (source, text) = (source.to_owned(), text.to_owned());
-        Alarm { id, source, text, raised: Wall(0), acknowledged: None, by: None, cleared: None }
-    }
-
-    fn told(changes: Vec<Change>) -> Vec<String> {
-        let line = |change: Change| match change {
-            Change::Raised(notice) => format!("{} {}", notice.id, notice.kind.word()),
-            Change::Over(notice) => format!("{} over", notice.id),
-        };
-        changes.into_iter().map(line).collect()
-    }
-
-    fn question(id: &str) -> Notice {
-        Notice { id: id.into(), kind: Kind::Question, source: "ask".into(), text: "t".into(), raised: None }
-    }
-
     #[test]
-    fn each_is_told_once_with_its_end() {
-        let mut known = Told { standing: BTreeMap::new(), newest: 2 };
-        let zombie = alarm(3, "task:t1", "t1 is ZOMBIE: DEADLOCK");
-        let dead = alarm(4, "task:t2", "t2 is DEAD: GONE");
-        let old = alarm(2, "disk", "the disk is nearly full");
-        let all = [old.clone(), zombie.clone(), dead.clone()];
-        assert_eq!(told(known.look(&all, vec![question("q7")])), ["a3 zombie", "a4 dead", "q7 question"]);
-        assert_eq!(told(known.look(&all, vec![question("q7")])), [""; 0]);
-        let noted = |alarm: &Alarm| Alarm { acknowledged: Some(Wall(1)), ..alarm.clone() };
-        // A silent task that a person knows of is still silent; one that is gone is dealt with.
-        let all = [old, noted(&zombie), noted(&dead)];
-        assert_eq!(told(known.look(&all, Vec::new())), ["a4 over", "q7 over"]);
-        let over = Alarm { cleared: Some(Wall(2)), ..zombie };
-        assert_eq!(told(known.look(&[over], Vec::new())), ["a2 over", "a3 over"]);
-        assert_eq!(known.newest, 4);
+    fn a_silent_task_that_a_person_knows_of_still_stands_and_one_that_is_gone_is_dealt_with() {
+        let alarm = |source: &str, text: &str, acknowledged: Option<Wall>| Alarm {
+            id: 1,
+            source: source.to_owned(),
+            text: text.to_owned(),
+            raised: Wall(0),
+            acknowledged,
+            by: None,
+            cleared: None,
+        };
+        let check = |source: &str, text: &str, kind: Kind, want: [bool; 3]| {
+            let (open, noted) = (alarm(source, text, None), alarm(source, text, Some(Wall(1))));
+            let over = Alarm { cleared: Some(Wall(2)), ..open.clone() };
+            assert_eq!((Kind::of(&open), [&open, &noted, &over].map(stands)), (kind, want), "{source} {text}");
+        };
+        check("task:t1", "t1 is ZOMBIE: DEADLOCK", Kind::Zombie, [true, true, false]);
+        check("task:t2", "t2 is DEAD: GONE", Kind::Dead, [true, false, false]);
+        check("disk", "the disk is nearly full", Kind::Evidence, [true, true, false]);
+        check("evidence", "TAIL_LOST: 3 rows", Kind::Evidence, [true, true, false]);
+        check("monitor", "t2 is DEAD", Kind::Alarm, [true, true, false]);
     }
 
     #[test]
     fn each_kind_is_in_the_catalogue_in_both_languages() {
         let catalogue = include_str!("../../systemd/interlock.catalog");
-        let kinds = [Kind::Zombie, Kind::Dead, Kind::Question, Kind::Evidence, Kind::Alarm];
-        for id in kinds.map(Kind::message_id).into_iter().chain([OVER]) {
+        for id in Kind::ALL.map(Kind::message_id).into_iter().chain([OVER]) {
             assert_eq!(id.len(), 32);
             for head in [format!("-- {id}\nSubject: "), format!("-- {id} zh_CN\nSubject: ")] {
                 assert_eq!(catalogue.matches(&head).count(), 1, "{head}");
             }
         }
-        assert_eq!(catalogue.lines().filter(|line| line.starts_with("-- ")).count(), 2 * (kinds.len() + 1));
+        assert_eq!(catalogue.lines().filter(|line| line.starts_with("-- ")).count(), 2 * (Kind::ALL.len() + 1));
         let words: Vec<&str> = catalogue.split('@').skip(1).step_by(2).collect();
         assert!(words.iter().all(|word| ["INTERLOCK_TEXT", "INTERLOCK_SOURCE"].contains(word)), "{words:?}");
     }

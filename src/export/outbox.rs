@@ -148,6 +148,11 @@ impl Outbox {
         }
     }
 
+    /// The receiver has said that it has so many of the rows under way not, and will not.
+    pub(super) fn rejected(&mut self, count: u64) {
+        self.position.dropped += count;
+    }
+
     /// The link has ended: what is under way has not arrived, and is read again.
     pub(super) fn link_ended(&mut self) {
         self.flying.clear();

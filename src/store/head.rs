@@ -87,6 +87,47 @@ pub fn read(evidence: &Path, key: &PublicKey) -> io::Result<Heads> {
     })
 }
 
+/// The newest head as it was signed, for whoever keeps it outside of this machine; `None` where none holds.
+///
+/// # Errors
+/// When the file is there and cannot be read.
+pub fn text(evidence: &Path, key: &PublicKey) -> io::Result<Option<String>> {
+    let file = match File::open(path(evidence)) {
+        Ok(file) => file,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(e) => return Err(e),
+    };
+    let mut newest: Option<(Seq, String)> = None;
+    for at in SLOT_AT {
+        let mut bytes = [0; SLOT_LEN];
+        match file.read_exact_at(&mut bytes, at) {
+            Ok(()) => {}
+            Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => continue,
+            Err(e) => return Err(e),
+        }
+        // A slot that is being written just now does not hold its signature, and is left out.
+        if let Some(head) = parse(&bytes, key)
+            && newest.as_ref().is_none_or(|(seq, _)| *seq < head.seq)
+        {
+            newest = Some((head.seq, String::from_utf8_lossy(&bytes).trim_end_matches(' ').to_owned()));
+        }
+    }
+    Ok(newest.map(|(_, text)| text))
+}
+
+/// The heads in a text that was kept elsewhere, in its order; `None` for one that the key did not sign.
+#[must_use]
+pub fn kept(text: &str, key: &PublicKey) -> Vec<Option<Head>> {
+    let beginnings = text.match_indices(TITLE).map(|(at, _)| at);
+    beginnings.map(|at| parse(&text.as_bytes()[at..], key)).collect()
+}
+
+/// Whether a text holds a head at all, whoever signed it.
+#[must_use]
+pub fn is_in(text: &str) -> bool {
+    text.contains(TITLE)
+}
+
 fn slot(file: &File, at: u64, key: &PublicKey) -> io::Result<Option<Head>> {
     let mut bytes = [0; SLOT_LEN];
     match file.read_exact_at(&mut bytes, at) {
@@ -226,6 +267,21 @@ mod tests {
             assert_eq!(read(dir.path(), &key.public()).unwrap(), Heads::Whole(head(seq)));
         }
         assert_eq!(std::fs::metadata(path(dir.path())).unwrap().len(), FILE_LEN as u64);
+    }
+
+    #[test]
+    fn a_head_that_was_carried_off_is_read_back_and_one_that_was_changed_is_none() {
+        let (dir, key, mut file) = fixture();
+        assert_eq!(
+            text(dir.path(), &key.public()).unwrap().map(|text| kept(&text, &key.public())),
+            Some(vec![Some(NOTHING)])
+        );
+        file.write(&key, &head(7)).unwrap();
+        file.write(&key, &head(8)).unwrap();
+        let carried = text(dir.path(), &key.public()).unwrap().unwrap();
+        let two = format!("{carried}\n{}", carried.replace("seq 8", "seq 9"));
+        assert_eq!(kept(&two, &key.public()), [Some(head(8)), None]);
+        assert_eq!((is_in(&two), is_in("x"), kept("x", &key.public())), (true, false, vec![]));
     }
 
     #[test]

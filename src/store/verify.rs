@@ -100,19 +100,28 @@ impl Verification {
 /// # Errors
 /// When there is nothing to verify or it cannot be opened at all. Damage is a verdict, not an error.
 pub fn verify(path: &Path) -> Result<Verification, StoreError> {
-    verify_against(path, "")
+    verify_against(path, &Elsewhere::default())
 }
 
-/// The same, also against checkpoints that were carried off the machine: the text of one or more signed notes.
+/// What was carried off the machine and is held against the log.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Elsewhere {
+    /// The text of one or more checkpoints, which are signed notes.
+    pub checkpoints: String,
+    /// The text of one or more signed heads.
+    pub heads: String,
+}
+
+/// The same, also against what was carried off the machine.
 ///
 /// # Errors
 /// As [`verify`].
-pub fn verify_against(path: &Path, notes: &str) -> Result<Verification, StoreError> {
+pub fn verify_against(path: &Path, elsewhere: &Elsewhere) -> Result<Verification, StoreError> {
     let mut begun = 1;
     loop {
         // The head first: a log that grows while we read passes it.
         let source = Source::find(path)?;
-        let mut pass = Pass::begin(&source, notes)?;
+        let mut pass = Pass::begin(&source, elsewhere)?;
         match pass.segments(&source) {
             Err(StoreError::Io { source: e, .. })
                 if e.kind() == std::io::ErrorKind::NotFound && begun < BEGIN_AGAIN_MAX =>
@@ -136,6 +145,10 @@ struct Pass {
     checkpoint_broken: bool,
     trusted: Option<PublicKey>,
     heads: Heads,
+    /// Heads that were carried off, by their rows; each goes when the row that it was signed for is read.
+    carried: BTreeMap<Seq, Hash>,
+    /// Heads that were carried off and are not signed by the key of this log.
+    foreign_heads: usize,
     rows: u64,
     last: Option<(Seq, Hash)>,
     tree: Tree,
@@ -155,7 +168,7 @@ struct Pass {
 }
 
 impl Pass {
-    fn begin(source: &Source, kept_elsewhere: &str) -> Result<Pass, StoreError> {
+    fn begin(source: &Source, elsewhere: &Elsewhere) -> Result<Pass, StoreError> {
         let mut notes = Vec::new();
         let trusted = match source.state.as_deref().map(keys::public_of_state).transpose() {
             Ok(key) => key.flatten(),
@@ -182,13 +195,25 @@ impl Pass {
         if unsigned > 0 {
             notes.push(format!("{unsigned} checkpoints are not signed by the key of this log"));
         }
-        for note in key.as_ref().map(|key| checkpoint::parse(kept_elsewhere, key)).unwrap_or_default() {
+        for note in key.as_ref().map(|key| checkpoint::parse(&elsewhere.checkpoints, key)).unwrap_or_default() {
             match note {
                 Some(kept) => drop(checkpoints.insert(kept.size, kept)),
                 None => notes.push("a checkpoint that was given is not signed by the key of this log".to_owned()),
             }
         }
+        let (mut carried, mut foreign_heads) = (BTreeMap::new(), 0);
+        for kept in key.as_ref().map(|key| head::kept(&elsewhere.heads, key)).unwrap_or_default() {
+            match kept {
+                Some(head) => drop(carried.insert(head.seq, head.hash)),
+                None => foreign_heads += 1,
+            }
+        }
+        if foreign_heads > 0 {
+            notes.push(format!("{foreign_heads} of the heads that were given are not signed by the key of this log"));
+        }
         Ok(Pass {
+            carried,
+            foreign_heads,
             checkpoints,
             next_checkpoint: 0,
             held_to: None,
@@ -290,6 +315,10 @@ impl Pass {
                 self.tree = header.tree.clone();
             }
         }
+        let before = Seq(header.first.0 - 1);
+        if self.first == Some(header.first) {
+            self.hold_against_carried(before, header.previous);
+        }
         if let Some(head) = self.heads.newest()
             && head.seq.0 == header.first.0 - 1
         {
@@ -345,6 +374,14 @@ impl Pass {
         self.last = Some((seq, hash));
         if self.heads.newest().is_some_and(|head| head.seq == seq) {
             self.hash_at_head = Some(hash);
+        }
+        self.hold_against_carried(seq, hash);
+    }
+
+    /// A head that left the machine was signed for the row as it was then.
+    fn hold_against_carried(&mut self, seq: Seq, hash: Hash) {
+        if self.carried.remove(&seq).is_some_and(|signed| signed != hash) && !self.bad.contains(&seq) {
+            self.bad(seq, || format!("row {} is not the row that a head which was given was signed for", seq.0));
         }
     }
 
@@ -441,6 +478,20 @@ impl Pass {
             self.lost = size - self.tree.size();
             anchored_to = Some(beyond.seq);
         }
+        // A head that was carried off and is of a row that is not there.
+        if let Some(beyond) = self.carried.keys().next_back().copied().filter(|seq| *seq > reached) {
+            let last = anchored_to.map_or(reached, |anchor| anchor.max(reached));
+            if beyond > last && !source.single {
+                self.lost += beyond.0 - last.0;
+                anchored_to = Some(beyond);
+            }
+        }
+        let retired = self.carried.keys().filter(|seq| self.first.is_some_and(|first| **seq < first)).count();
+        if retired > 0 {
+            self.notes.push(format!("{retired} of the heads that were given are of rows that are not kept any more"));
+        }
+        // Whoever gives a head asks for more than what this machine says about itself.
+        anchored &= self.foreign_heads == 0;
         let verdict = if self.bad_count > 0 {
             Verdict::Altered
         } else if self.lost > 0 {

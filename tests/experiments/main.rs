@@ -19,6 +19,7 @@
 //! | `evidence-power-cuts` | ext4 shut down in the middle of writes; root | 100 cuts, a minute; 1,000 in the long run |
 //! | `evidence-crashes` | every state that a crash can leave between two operations on the files | minutes; the count is rows |
 //! | `evidence-figures`, `evidence-large`, `evidence-wear` | costs; a log of 512 MB; a day of 1,000 tasks on flash | a minute each |
+//! | `export-figures` | memory and rows a second of each receiver, with a backlog of 50,000 rows; Mosquitto | a minute |
 //!
 //! Three are tests in `tests/it`: the clock that is set ten years on and back (`clocks.rs`), `kill -9` in a loop and the
 //! flipped bits (`evidence.rs`). `INTERLOCK_TEST_LONG=1 cargo test --release --test it evidence::` kills 200 times
@@ -29,6 +30,7 @@ mod article;
 mod dialects;
 mod effects;
 mod evidence;
+mod export;
 mod faults;
 mod learning;
 mod liveness;

@@ -74,7 +74,7 @@ const MODULES: &[(&str, &[&str], &[&str])] = &[
             "agents::core",
             "agents::front::stdio",
             // `status` says how the export goes.
-            "export::mqtt",
+            "export::Receiver",
             "sys::family",
             "sys::peer",
         ],
@@ -114,7 +114,7 @@ const MODULES: &[(&str, &[&str], &[&str])] = &[
             "sys::journal",
             "sys::machine",
         ],
-        &["tokio", "rumqttc", "serde"],
+        &["tokio", "rumqttc", "reqwest", "sha2", "base64", "serde"],
     ),
     // Around them. `cli` has the offline verbs, which act without a daemon; `doctor` asks `sys` about this machine.
     ("config", &[], &["toml", "serde", "saphyr_parser"]),

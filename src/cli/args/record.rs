@@ -65,6 +65,9 @@ pub enum EvidenceVerb {
         /// Checkpoints that left this machine earlier; the log must still fit them.
         #[arg(long, value_name = "FILE")]
         checkpoints: Option<PathBuf>,
+        /// A signed head that left this machine earlier (TOPIC/head); the log must reach it and still fit it.
+        #[arg(long, value_name = "FILE")]
+        head: Option<PathBuf>,
         /// Where the evidence is, and how it is shown.
         #[command(flatten)]
         from: EvidenceFrom,

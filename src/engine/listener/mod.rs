@@ -43,6 +43,14 @@ const INBOX_LEN_MAX: usize = 64;
 /// How many sentences may be under way, understood and waiting for their actions to end.
 const UNDER_WAY_MAX: usize = 256;
 
+/// As many again are kept for what makes safe: others that do not end must not hold back an emergency stop.
+const SAFE_UNDER_WAY_MAX: usize = 64;
+
+/// How long what makes safe waits for a place where others are refused, and how many wait at once. Whoever takes nothing
+/// for so long is stuck, which its supervision tells by itself.
+const SAFE_PATIENCE: Duration = Duration::from_secs(5);
+const SAFE_WAITING_MAX: usize = 64;
+
 /// Commands named when nothing was understood: more is no question that a person answers in a hall.
 const NEAREST_MAX: usize = 2;
 
@@ -86,12 +94,14 @@ impl Ears {
     fn makes_safe(&self, text: &str) -> bool {
         let walk = Walk::new(&self.understanding, text, Stages::PURE);
         let commands = words::all(walk.found());
-        let is_protective = |call: &Wanted| {
-            let planned = || self.devices.plan(&Call::parse(&call.input).ok()?).ok();
-            call.protective || (call.tool.as_str() == "device" && planned().is_some_and(|plan| plan.protective))
-        };
+        let is_protective = |call: &Wanted| self.is_protective(call);
         !commands.is_empty()
             && commands.iter().all(|command| self.wanted(command).is_ok_and(|calls| calls.iter().all(is_protective)))
+    }
+
+    fn is_protective(&self, call: &Wanted) -> bool {
+        let planned = || self.devices.plan(&Call::parse(&call.input).ok()?).ok();
+        call.protective || (call.tool.as_str() == "device" && planned().is_some_and(|plan| plan.protective))
     }
 }
 
@@ -155,6 +165,8 @@ pub struct Listener {
     inbox: mpsc::Sender<Message>,
     ears: watch::Receiver<Arc<Ears>>,
     writer: Writer,
+    /// Places for what makes safe and waits for the inbox.
+    waiting: Arc<Semaphore>,
 }
 
 impl Listener {
@@ -177,18 +189,38 @@ impl Listener {
             missed: BTreeMap::new(),
             under_way: JoinSet::new(),
             places: Arc::new(Semaphore::new(UNDER_WAY_MAX)),
+            safe_places: Arc::new(Semaphore::new(SAFE_UNDER_WAY_MAX)),
         };
-        (Listener { inbox, ears: shown, writer: evidence }, owner)
+        let waiting = Arc::new(Semaphore::new(SAFE_WAITING_MAX));
+        (Listener { inbox, ears: shown, writer: evidence, waiting }, owner)
     }
 
     /// Understands a sentence, does what it says if the gate lets it, and answers as `say --json` does.
+    ///
+    /// A sentence that makes safe waits for its place, within a bound, where others are refused.
     ///
     /// # Errors
     /// When too many sentences wait, or the daemon is stopping.
     pub async fn hear(&self, said: Said) -> Result<Value, NotTaken> {
         let (back, answer) = oneshot::channel();
-        self.inbox.try_send(Message::Hear { said, back }).map_err(not_taken)?;
+        match self.inbox.try_send(Message::Hear { said, back }) {
+            Ok(()) => {}
+            Err(mpsc::error::TrySendError::Full(message)) => self.wait_for_place(message).await?,
+            Err(error @ mpsc::error::TrySendError::Closed(_)) => return Err(not_taken(error)),
+        }
         answer.await.map_err(|_| NotTaken::Stopping)
+    }
+
+    async fn wait_for_place(&self, message: Message) -> Result<(), NotTaken> {
+        let makes_safe = matches!(&message, Message::Hear { said, .. } if self.makes_safe(&said.text));
+        let Ok(_place) = self.waiting.try_acquire() else { return Err(NotTaken::Busy) };
+        if !makes_safe {
+            return Err(NotTaken::Busy);
+        }
+        self.inbox.send_timeout(message, SAFE_PATIENCE).await.map_err(|error| match error {
+            mpsc::error::SendTimeoutError::Timeout(_) => NotTaken::Busy,
+            mpsc::error::SendTimeoutError::Closed(_) => NotTaken::Stopping,
+        })
     }
 
     /// Whether a sentence is one that makes safe, as far as words and sounds tell. It waits for nobody and keeps nobody
@@ -259,6 +291,7 @@ pub struct Owner {
     /// What goes on; a sentence that was walked to its end comes back.
     under_way: JoinSet<Option<Box<Heard>>>,
     places: Arc<Semaphore>,
+    safe_places: Arc<Semaphore>,
 }
 
 /// A sentence that was understood, as far as it can be.
@@ -483,15 +516,22 @@ impl Owner {
     }
 
     async fn act(&mut self, draft: Draft, plan: Vec<(Understood, Vec<Wanted>)>, back: oneshot::Sender<Value>) {
-        let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else {
+        let makes_safe = plan.iter().all(|(_, calls)| calls.iter().all(|call| self.ears.is_protective(call)));
+        let place = Arc::clone(&self.places).try_acquire_owned();
+        let place = match place {
+            Err(_) if makes_safe => Arc::clone(&self.safe_places).try_acquire_owned(),
+            place => place,
+        };
+        let Ok(place) = place else {
             return self.only_say(draft, Some(words::BUSY.clone()), back);
         };
+        let mediator = self.mediator.patient(if makes_safe { SAFE_PATIENCE } else { Duration::ZERO });
         let asker = Asker { via: draft.said.via, name: draft.said.speaker.clone() };
         let calls: Vec<Wanted> = plan.iter().flat_map(|(_, calls)| calls.clone()).collect();
         let reins = draft.said.reins;
         let who = Who { mode: reins.mode, ..Who::of(asker, reins.answerable) };
-        let taken = match self.mediator.open(who).await {
-            Ok(run) => self.mediator.submit(run, calls).await.map(|submitted| (run, submitted)),
+        let taken = match mediator.open(who).await {
+            Ok(run) => mediator.submit(run, calls).await.map(|submitted| (run, submitted)),
             Err(error) => Err(error),
         };
         let (run, submitted) = match taken {

@@ -11,9 +11,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use interlock_domain::time::Wall;
 use tokio::sync::watch;
 
-use super::mqtt::Standing;
+use super::{Receiver, Standing};
 use crate::engine::handle::Mediator;
 use crate::engine::log::{Acks, Health, Log};
 use crate::engine::servers::{self, Servers};
@@ -41,8 +42,8 @@ pub struct Sources {
     pub acks: watch::Receiver<Acks>,
     /// Rows that wait for the writer.
     pub queued: Box<dyn Fn() -> u64 + Send + Sync>,
-    /// How the export over MQTT goes.
-    pub mqtt: Option<watch::Receiver<Standing>>,
+    /// How it goes with each receiver.
+    pub receivers: Vec<Receiver>,
     /// A language model is configured.
     pub has_language_model: Box<dyn Fn() -> bool + Send + Sync>,
     /// The daemon stops.
@@ -154,19 +155,38 @@ impl Metrics {
         let up: Vec<(String, bool)> = rows.iter().map(|row| (name(row), row["state"] == "up")).collect();
         let head = ("interlock_mcp_server_up", Kind::Gauge, "1 while the MCP server answers.");
         page.family(head, up.iter().map(|(name, up)| (vec![("server", name.as_str())], if *up { 1.0 } else { 0.0 })));
-        let Some(standing) = self.sources.mqtt.as_ref().map(|standing| *standing.borrow()) else { return };
-        let sink = |figure| [(vec![("sink", "mqtt")], figure)];
-        let head = ("interlock_export_connected", Kind::Gauge, "1 while the receiver is reached.");
-        page.family(head, sink(if standing.connected { 1.0 } else { 0.0 }));
-        let head = ("interlock_export_backlog_rows", Kind::Gauge, "Rows that the receiver has not acknowledged.");
-        page.family(head, sink(count(standing.waiting)));
-        let head =
-            ("interlock_export_dropped_rows_total", Kind::Counter, "Rows that were told as a gap, over all time.");
-        page.family(head, sink(count(standing.dropped)));
-        let head = ("interlock_export_rows_total", Kind::Counter, "Rows that were acknowledged since the start.");
-        page.family(head, sink(count(standing.arrived)));
-        let head = ("interlock_export_connections_total", Kind::Counter, "Connections since the start.");
-        page.family(head, sink(count(standing.connections)));
+        self.exports(page);
+    }
+
+    fn exports(&self, page: &mut Page) {
+        let now: Vec<(&str, Standing)> =
+            self.sources.receivers.iter().map(|receiver| (receiver.sink, receiver.standing.borrow().clone())).collect();
+        let mut family = |name: &str, kind: Kind, help: &str, figure: &dyn Fn(&Standing) -> Option<f64>| {
+            let samples = now.iter().filter_map(|(sink, standing)| Some((vec![("sink", *sink)], figure(standing)?)));
+            page.family((name, kind, help), samples.collect::<Vec<_>>());
+        };
+        family("interlock_export_connected", Kind::Gauge, "1 while the receiver is reached.", &|standing| {
+            Some(if standing.connected { 1.0 } else { 0.0 })
+        });
+        let help = "Rows, or messages, that the receiver has not acknowledged.";
+        family("interlock_export_backlog_rows", Kind::Gauge, help, &|standing| Some(count(standing.waiting)));
+        let help = "Rows that were told as a gap, or messages that were left out, over all time.";
+        family("interlock_export_dropped_rows_total", Kind::Counter, help, &|standing| Some(count(standing.dropped)));
+        let help = "Rows, or messages, that were acknowledged since the start.";
+        family("interlock_export_rows_total", Kind::Counter, help, &|standing| Some(count(standing.arrived)));
+        let help = "Connections since the start.";
+        family("interlock_export_connections_total", Kind::Counter, help, &|standing| {
+            Some(count(standing.connections))
+        });
+        let seconds = |wall: Wall| count(wall.0.max(0).unsigned_abs()) / 1e3;
+        let help = "When the receiver last acknowledged something, since the start.";
+        family("interlock_export_last_success_timestamp_seconds", Kind::Gauge, help, &|standing| {
+            standing.last_success.map(seconds)
+        });
+        let help = "When the receiver was last not reached or refused something, since the start.";
+        family("interlock_export_last_error_timestamp_seconds", Kind::Gauge, help, &|standing| {
+            standing.last_error.as_ref().map(|(at, _)| seconds(*at))
+        });
     }
 }
 

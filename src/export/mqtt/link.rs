@@ -1,7 +1,6 @@
 //! One connection to a broker, from CONNECT to its end.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
 use std::time::Duration;
 
 use interlock_domain::id::Seq;
@@ -18,14 +17,14 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior};
 
-use super::super::outbox::{Gap, Missing};
+use super::super::feed::{Next, Standing};
+use super::super::outbox::Gap;
 use super::super::pace::{Orders, Pace};
-use super::super::told;
+use super::super::{post, told};
 use super::command::{self, answer_topic};
-use super::message::{self, ALARMS, CHECKPOINT, EVIDENCE, STATE};
+use super::message::{self, ALARMS, CHECKPOINT, EVIDENCE, HEAD, STATE};
 use super::{Exporter, UPKEEP};
 use crate::engine::listener::{Declined, Lang, Said};
-use crate::engine::log::{Error, Query};
 use crate::record::Recorded;
 use crate::sys::clock;
 
@@ -43,22 +42,22 @@ const CONNECT_S: u64 = 10;
 
 /// How often the broker is asked whether it is there, and after which silence it is not.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
-const SILENCE_MAX: Duration = Duration::from_secs(40);
+pub(in super::super) const SILENCE_MAX: Duration = Duration::from_secs(40);
 
 /// The longest message that is taken from the broker, in bytes: it is told so, and holds back what is longer.
 const INCOMING_MAX: u32 = 256 * 1024;
 
+/// How often the head is said at most: after each commit would be a message for a message.
+const HEAD_EVERY: Duration = Duration::from_secs(5);
+
 /// How long the end of the daemon waits until the broker has heard that the box goes.
 const PARTING: Duration = Duration::from_secs(1);
 
-/// The longest password that is read, in bytes.
-const PASSWORD_LEN_MAX: u64 = 4096;
-
 /// Why a connection ended.
 #[derive(Debug, Error)]
-pub(super) enum Broken {
-    #[error("password {path}: {why}")]
-    Password { path: String, why: String },
+pub(in super::super) enum Broken {
+    #[error("{0}")]
+    Password(String),
     #[error("{0}")]
     Library(String),
     #[error("the broker was silent for {} s", SILENCE_MAX.as_secs())]
@@ -94,6 +93,9 @@ pub(super) struct Link<'a> {
     pace: Pace,
     packet_max: Option<u32>,
     checkpoint: String,
+    head: String,
+    /// When the next head may be said.
+    head_at: Instant,
     /// A batch could not be read; the next turn tries again.
     unread: bool,
     /// Commands that are under way: where each answer goes, and what it says.
@@ -109,7 +111,7 @@ struct Answer {
 }
 
 /// What of the library's events concerns us.
-enum Heard {
+pub(in super::super) enum Heard {
     Connected(ConnAck),
     Numbered(u16),
     Acknowledged(u16, PubAckReason),
@@ -122,14 +124,17 @@ enum Heard {
 impl Link<'_> {
     /// Connects and sends until the link breaks; `Ok` when the daemon stops.
     pub(super) async fn serve(exporter: &mut Exporter) -> Result<(), Broken> {
-        let options = options(&exporter.settings).await?;
+        let mut options = options(&exporter.settings, &exporter.settings.client_id).await?;
+        let offline = message::state(&exporter.settings.device, false);
+        let topic = format!("{}/{STATE}", exporter.settings.topic);
+        options.set_last_will(LastWill::new(topic, offline, QoS::AtLeastOnce, true, None));
         let (client, events) = AsyncClient::new(options, REQUESTS_MAX);
         let (tell, heard) = mpsc::channel(REQUESTS_MAX);
         // Ends with this connection. It is a task of its own because its waiting must not be cut in the middle.
         let mut pump = JoinSet::new();
         pump.spawn(carry(events, tell));
-        let past = exporter.last();
-        let pace = Pace::even(exporter.settings.rate, Exporter::now());
+        let past = exporter.feed.last();
+        let pace = Pace::even(exporter.settings.rate, clock::now());
         let mut link = Link {
             exporter,
             client,
@@ -140,15 +145,17 @@ impl Link<'_> {
             pace,
             packet_max: None,
             checkpoint: String::new(),
+            head: String::new(),
+            head_at: Instant::now(),
             unread: false,
             orders: JoinSet::new(),
-            room: Orders::new(Exporter::now()),
+            room: Orders::new(clock::now()),
         };
         link.run(heard).await
     }
 
     async fn run(&mut self, mut heard: mpsc::Receiver<Heard>) -> Result<(), Broken> {
-        let mut stop = self.exporter.stop.clone();
+        let mut stop = self.exporter.feed.stop();
         let mut upkeep = tokio::time::interval(UPKEEP);
         upkeep.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut silent_at = Instant::now() + SILENCE_MAX;
@@ -172,9 +179,9 @@ impl Link<'_> {
                     while let Ok(event) = heard.try_recv() {
                         self.hear(event)?;
                     }
-                    self.exporter.tell(connected);
+                    self.exporter.feed.tell();
                 }
-                Ok(()) = self.exporter.acks.changed() => self.exporter.tell(connected),
+                true = self.exporter.feed.committed() => self.exporter.feed.tell(),
                 Ok(()) = self.exporter.notices.changed(), if connected && self.handed.len() < WINDOW => {
                     self.send_alarms()?;
                 }
@@ -183,9 +190,10 @@ impl Link<'_> {
                 () = tokio::time::sleep_until(silent_at) => return Err(Broken::Silent),
                 _ = upkeep.tick() => {
                     self.unread = false;
-                    self.exporter.keep();
+                    self.exporter.feed.keep();
                     if connected {
                         self.send_checkpoint().await?;
+                        self.send_head().await?;
                     }
                 }
             }
@@ -199,17 +207,18 @@ impl Link<'_> {
     /// The broker is there. The session is new, whatever it says: all that it should know is told again.
     async fn welcome(&mut self, connack: &ConnAck) -> Result<(), Broken> {
         self.packet_max = connack.properties.as_ref().and_then(|properties| properties.max_packet_size);
-        self.past = self.exporter.last();
+        self.past = self.exporter.feed.last();
         let broker = self.exporter.settings.broker();
-        tracing::info!(broker, waiting = self.exporter.outbox.waiting(self.past), "MQTT broker");
-        self.exporter.standing.send_modify(|standing| standing.connections += 1);
+        tracing::info!(broker, waiting = self.exporter.feed.outbox.waiting(self.past), "MQTT broker");
+        self.exporter.feed.standing.send_modify(Standing::reached);
         let online = message::state(&self.exporter.settings.device, true);
         self.publish(STATE, true, online, Cargo::Other)?;
         self.send_alarms()?;
         if let Some((topic, _)) = &self.exporter.settings.commands {
             self.client.try_subscribe(topic, QoS::AtLeastOnce).map_err(|error| Broken::Library(error.to_string()))?;
         }
-        self.send_checkpoint().await
+        self.send_checkpoint().await?;
+        self.send_head().await
     }
 
     fn hear(&mut self, event: Heard) -> Result<(), Broken> {
@@ -234,8 +243,8 @@ impl Link<'_> {
                     | PubAckReason::PayloadFormatInvalid => return Err(Broken::Refused(reason)),
                 }
                 if let Cargo::Rows(id) = cargo {
-                    self.exporter.outbox.arrived(id);
-                    self.exporter.standing.send_modify(|standing| standing.arrived += 1);
+                    self.exporter.feed.outbox.arrived(id);
+                    self.exporter.feed.standing.send_modify(|standing| standing.arrived(1));
                 }
                 Ok(())
             }
@@ -266,21 +275,17 @@ impl Link<'_> {
                 return Ok(None);
             };
             let (seq, is_past) = (recorded.seq, recorded.seq <= self.past);
-            if let Some(gap) = self.exporter.outbox.missing_before(seq) {
-                if seq > self.exporter.last() {
-                    // Read from a log that is not there any more.
-                    self.batch.clear();
-                } else {
-                    self.send_gap(&gap)?;
-                }
+            if self.exporter.feed.outbox.missing_before(seq).is_some() {
+                // Read from a log that is not there any more.
+                self.batch.clear();
                 continue;
             }
-            if is_past && let Err(pause) = self.pace.take(Exporter::now()) {
+            if is_past && let Err(pause) = self.pace.take(clock::now()) {
                 return Ok(Some(pause));
             }
             let text = message::row(&self.exporter.settings.device, recorded, is_past, self.packet_max);
             self.batch.pop_front();
-            let id = self.exporter.outbox.send(seq);
+            let id = self.exporter.feed.outbox.send(seq);
             self.publish(EVIDENCE, false, text, Cargo::Rows(id))?;
         }
     }
@@ -288,61 +293,36 @@ impl Link<'_> {
     fn send_gap(&mut self, gap: &Gap) -> Result<(), Broken> {
         let (first, last, why) = (gap.first.0, gap.last.0, gap.why.word());
         tracing::warn!(kind = "EXPORT_GAP", first, last, why, "rows are not exported over MQTT");
-        let id = self.exporter.outbox.send_gap(gap);
+        let id = self.exporter.feed.outbox.send_gap(gap);
         let text = message::gap(&self.exporter.settings.device, gap);
         self.publish(EVIDENCE, false, text, Cargo::Rows(id))
     }
 
     /// Reads the next rows; false when there are none now.
     async fn read(&mut self) -> Result<bool, Broken> {
-        let last = self.exporter.last();
-        if let Some(gap) = self.exporter.outbox.too_many(last) {
-            self.send_gap(&gap)?;
-        }
-        let after = self.exporter.outbox.read();
-        if after >= last {
-            return Ok(false);
-        }
-        match self.read_after(after, READ_MAX).await {
-            Ok(rows) => self.batch.extend(rows.into_iter().filter(|recorded| recorded.seq <= last)),
-            Err(Error::Row { seq, .. }) if seq.unsigned_abs() > after.0 => {
-                let bad = Seq(seq.unsigned_abs());
-                let before = usize::try_from(bad.0.saturating_sub(after.0 + 1)).unwrap_or(READ_MAX).min(READ_MAX);
-                let rows = if before == 0 { Ok(Vec::new()) } else { self.read_after(after, before).await };
-                match rows {
-                    Ok(rows) if !rows.is_empty() => self.batch.extend(rows),
-                    Ok(_) | Err(Error::Row { .. }) => {
-                        // It stands there and says nothing: it is told as missing, and what follows goes on.
-                        self.send_gap(&Gap { first: Seq(after.0 + 1), last: bad, why: Missing::Unreadable })?;
-                    }
-                    Err(error) => self.read_later(&error),
-                }
+        match self.exporter.feed.next(READ_MAX).await {
+            Next::Rows(rows) => self.batch.extend(rows),
+            Next::Gap(gap) => self.send_gap(&gap)?,
+            Next::Nothing => return Ok(false),
+            Next::Later => {
+                self.unread = true;
+                return Ok(false);
             }
-            Err(error) => self.read_later(&error),
         }
-        Ok(!self.batch.is_empty())
-    }
-
-    /// What fails now may go later: nothing is left out for it.
-    fn read_later(&mut self, error: &Error) {
-        tracing::warn!(%error, "the evidence log cannot be read for the export; it is tried again");
-        self.unread = true;
-    }
-
-    async fn read_after(&self, after: Seq, limit: usize) -> Result<Vec<Recorded>, Error> {
-        self.exporter.log.query(Query { after: Some(after), limit: Some(limit), ..Query::default() }).await
+        Ok(true)
     }
 
     /// What stands, kept by the broker as a whole: a list that is replaced leaves nothing behind that is over.
     fn send_alarms(&mut self) -> Result<(), Broken> {
-        let standing = Arc::clone(&self.exporter.notices.borrow_and_update());
+        // What is not known yet must not replace what the broker keeps.
+        let Some(standing) = self.exporter.notices.borrow_and_update().clone() else { return Ok(()) };
         let text = message::alarms(&self.exporter.settings.device, &standing, self.packet_max);
         self.publish(ALARMS, true, text, Cargo::Other)
     }
 
     /// The newest signed checkpoint, kept by the broker: a head outside of this box.
     async fn send_checkpoint(&mut self) -> Result<(), Broken> {
-        match self.exporter.log.checkpoint().await {
+        match self.exporter.feed.log().checkpoint().await {
             Ok(Some(note)) if note != self.checkpoint && self.handed.len() < WINDOW => {
                 self.checkpoint.clone_from(&note);
                 self.publish(CHECKPOINT, true, note, Cargo::Other)
@@ -350,6 +330,25 @@ impl Link<'_> {
             Ok(_) => Ok(()),
             Err(error) => {
                 tracing::warn!(%error, "no checkpoint can be exported");
+                Ok(())
+            }
+        }
+    }
+
+    /// The newest signed head, kept by the broker: how far the log had come, for whoever asks later where its end is.
+    async fn send_head(&mut self) -> Result<(), Broken> {
+        if Instant::now() < self.head_at || self.handed.len() >= WINDOW {
+            return Ok(());
+        }
+        match self.exporter.feed.log().head().await {
+            Ok(Some(head)) if head != self.head => {
+                self.head_at = Instant::now() + HEAD_EVERY;
+                self.head.clone_from(&head);
+                self.publish(HEAD, true, head, Cargo::Other)
+            }
+            Ok(_) => Ok(()),
+            Err(error) => {
+                tracing::warn!(%error, "no head can be exported");
                 Ok(())
             }
         }
@@ -369,7 +368,7 @@ impl Link<'_> {
             command::Message { payload: &message.payload, is_retained: message.retain, is_repeated: message.dup };
         let read = self.exporter.desk.read(read, clock::wall());
         let makes_safe = || read.as_ref().is_ok_and(|order| self.exporter.ears.makes_safe(&order.text));
-        if !self.room.take(self.orders.len(), makes_safe, Exporter::now()) {
+        if !self.room.take(self.orders.len(), makes_safe, clock::now()) {
             // Not written down: a flood must not fill the log.
             let id = read.as_ref().map_or_else(|declined| declined.id.as_deref(), |order| order.id.as_deref());
             let text = message::declined(&device, id, "busy", "too many orders at once");
@@ -459,7 +458,7 @@ impl Link<'_> {
 }
 
 /// Carries the library's events; ends with the connection, so that nothing of it lives on.
-async fn carry(mut events: EventLoop, tell: mpsc::Sender<Heard>) {
+pub(in super::super) async fn carry(mut events: EventLoop, tell: mpsc::Sender<Heard>) {
     loop {
         let heard = match events.poll().await {
             Ok(Event::Incoming(Incoming::ConnAck(connack))) => Heard::Connected(connack),
@@ -491,8 +490,9 @@ fn why(error: &ConnectionError) -> String {
     message::reason(&text)
 }
 
-async fn options(settings: &super::Settings) -> Result<MqttOptions, Broken> {
-    let mut options = MqttOptions::new(&settings.client_id, &settings.host, settings.port);
+/// How the broker is reached by a client of this name. What it says of the client's end is the caller's to set.
+pub(in super::super) async fn options(settings: &super::Settings, client_id: &str) -> Result<MqttOptions, Broken> {
+    let mut options = MqttOptions::new(client_id, &settings.host, settings.port);
     options
         .set_keep_alive(KEEP_ALIVE)
         .set_clean_start(true)
@@ -506,20 +506,9 @@ async fn options(settings: &super::Settings) -> Result<MqttOptions, Broken> {
     if let Some((name, password)) = &settings.login {
         let password = match password {
             None => String::new(),
-            Some(path) => {
-                let wrong = |why: String| Broken::Password { path: path.display().to_string(), why };
-                let length = tokio::fs::metadata(path).await.map_err(|error| wrong(error.to_string()))?.len();
-                if length > PASSWORD_LEN_MAX {
-                    return Err(wrong(format!("it has {length} bytes; {PASSWORD_LEN_MAX} are read at most")));
-                }
-                let text = tokio::fs::read_to_string(path).await.map_err(|error| wrong(error.to_string()))?;
-                text.trim_end_matches(['\n', '\r']).to_owned()
-            }
+            Some(path) => post::secret("password", path).await.map_err(Broken::Password)?,
         };
         options.set_credentials(name, password);
     }
-    let offline = message::state(&settings.device, false);
-    let topic = format!("{}/{STATE}", settings.topic);
-    options.set_last_will(LastWill::new(topic, offline, QoS::AtLeastOnce, true, None));
     Ok(options)
 }

@@ -10,6 +10,7 @@ use crate::record::Recorded;
 /// The topics below the configured one.
 pub(super) const EVIDENCE: &str = "evidence";
 pub(super) const CHECKPOINT: &str = "checkpoint";
+pub(super) const HEAD: &str = "head";
 pub(super) const STATE: &str = "state";
 pub(super) const ALARMS: &str = "alarms";
 

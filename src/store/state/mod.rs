@@ -19,6 +19,7 @@ pub mod console;
 pub mod export;
 pub mod learned;
 pub mod mcp;
+pub mod notice;
 pub mod workflow;
 
 /// Each step brings the schema from its index to the next version. A step that was released is never changed.
@@ -81,6 +82,7 @@ ALTER TABLE workflow_2 RENAME TO workflow;
 ",
     export::SCHEMA,
     console::SCHEMA,
+    notice::SCHEMA,
 ];
 
 /// Cleared alarms that are kept: enough for a shift

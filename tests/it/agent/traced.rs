@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use super::server::{Server, Wire, calls, text};
 use super::{ask, rows};
 use crate::daemon::Home;
+use crate::daemon::export::desk::Desk;
 
 fn trace(state: &std::path::Path, run: &Value, format: &str) -> String {
     let ran = Command::new(env!("CARGO_BIN_EXE_interlock"))
@@ -109,4 +110,46 @@ fn a_run_with_turns_hooks_checks_and_a_child_is_one_typed_graph() {
     let page = trace(&state, run, "html");
     assert!(page.contains("Loop of the model") && page.contains("all is well"), "{page}");
     assert!(page.contains("look at &lt;b&gt;pump 2&lt;/b&gt;") && !page.contains("<b>pump 2"), "{page}");
+}
+
+#[test]
+fn to_a_collector_a_subagent_is_a_trace_that_points_to_the_call_which_made_it() {
+    let (desk, home) = (Desk::open(), Home::new());
+    let read = json!({ "device": "pump-2", "action": "read" });
+    let server = Server::start(vec![
+        calls(Wire::Chat, &[("c1", "subagent", json!({ "task": "look at pump 2" }))]),
+        calls(Wire::Chat, &[("k1", "device", read)]),
+        text(Wire::Chat, "it runs"),
+        text(Wire::Chat, "all is well"),
+    ]);
+    let config = home.config(&format!(
+        "version = 1\n{}\n[export.otlp]\nendpoint = \"http://127.0.0.1:{}\"\ndevice = \"box-1\"\n",
+        server.config(Wire::Chat, ""),
+        desk.port
+    ));
+    let daemon = home.start(Some(&config));
+    let (end, all) = ask(&daemon, "see to it");
+    assert_eq!(end["outcome"], "done", "{all:?}");
+    let spans: Vec<Value> = desk.until("both loops", |posted| {
+        let traces = posted.iter().filter(|posted| posted.path == "/v1/traces");
+        let spans: Vec<Value> = traces
+            .flat_map(|posted| posted.json()["resourceSpans"][0]["scopeSpans"][0]["spans"].as_array().unwrap().clone())
+            .collect();
+        (spans.iter().filter(|span| span["name"] == "invoke_agent").count() == 2).then_some(spans)
+    });
+    let named = |name: &str| -> Vec<&Value> { spans.iter().filter(|span| span["name"] == name).collect() };
+    let (subagent, device) = (named("execute_tool subagent")[0], named("execute_tool device")[0]);
+    let loops = named("invoke_agent");
+    let child = loops.iter().find(|span| span["traceId"] == device["traceId"]).unwrap();
+    assert_ne!(child["traceId"], subagent["traceId"]);
+    assert_eq!(child["links"], json!([{ "traceId": subagent["traceId"], "spanId": subagent["spanId"] }]), "{child}");
+    assert!(loops.iter().all(|span| span.get("status").is_none()), "{loops:?}");
+    // Each turn stands below its loop, and each trace has one root.
+    assert_eq!(named("chat").len(), 4);
+    for one in &loops {
+        let trace: Vec<&Value> = spans.iter().filter(|span| span["traceId"] == one["traceId"]).collect();
+        assert_eq!(trace.iter().filter(|span| span.get("parentSpanId").is_none()).count(), 1, "{trace:?}");
+        let turns = trace.iter().filter(|span| span["name"] == "chat");
+        assert!(turns.into_iter().all(|turn| turn["parentSpanId"] == one["spanId"]));
+    }
 }

@@ -203,6 +203,22 @@ fn an_answer_bears_the_name_and_reaches_the_register() {
 }
 
 #[test]
+fn the_health_page_says_how_it_goes_with_each_receiver() {
+    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let daemon = Daemon::with(&format!(
+        "version = 1\n[export.mqtt]\nbroker = \"mqtt://127.0.0.1:{nobody}\"\ndevice = \"box-1\"\n"
+    ));
+    let browser = Browser::of(&daemon, "wang", "read");
+    daemon.eventually("the reason", || {
+        let page = browser.page("/health");
+        (page.contains("not reached") && page.contains("Connection refused")).then_some(())
+    });
+    let said = daemon.cli(&["status"]);
+    let said = String::from_utf8_lossy(&said.stdout).into_owned();
+    assert!(said.contains("to mqtt   not reached, waiting ") && said.contains("Connection refused"), "{said}");
+}
+
+#[test]
 fn whoever_is_taken_out_is_out_at_once() {
     let daemon = Daemon::start();
     let browser = Browser::of(&daemon, "wang", "approve");

@@ -306,10 +306,10 @@ fn a_wedged_runtime_is_a_zombie_in_the_log_and_ends_the_process_while_the_watchd
 // ---- disks ----
 
 /// A small file system of its own, where root may mount one; unmounted when it goes.
-struct Disk(std::path::PathBuf);
+pub(super) struct Disk(std::path::PathBuf);
 
 impl Disk {
-    fn mounted(test: &str, home: &Home, size: &str) -> Option<Disk> {
+    pub(super) fn mounted(test: &str, home: &Home, size: &str) -> Option<Disk> {
         let at = home.path("state");
         std::fs::create_dir_all(&at).unwrap();
         let options = format!("size={size},mode=700");

@@ -6,7 +6,7 @@ mod commands;
 mod console;
 mod crash;
 mod effects;
-mod export;
+pub(crate) mod export;
 mod four_eyes;
 mod ground;
 mod interlocks;

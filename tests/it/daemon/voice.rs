@@ -191,3 +191,36 @@ fn pymodbus_reads_back_what_was_said() {
     daemon.say("不要停止二号泵");
     assert_eq!(read(), json!(true));
 }
+
+#[test]
+fn an_emergency_stop_waits_for_its_place_where_others_are_busy() {
+    const SPEAKERS: usize = 110;
+    const ROUNDS: usize = 20;
+    let daemon = Daemon::start();
+    let running = Register::of(&daemon, "pump-2", "running");
+    assert_eq!(daemon.say("启动二号泵")["result"], "done");
+    daemon.eventually("the pump", || (running.read() == 1).then_some(()));
+    // A long sentence of nothing takes its time.
+    let long = "这里没有任何一句话是命令只是很长".repeat(30);
+    let mut busy = 0;
+    for _ in 0..ROUNDS {
+        let together = std::sync::Barrier::new(SPEAKERS + 1);
+        let speak = |text: &str| {
+            together.wait();
+            daemon.ask("say", json!({ "text": text }))
+        };
+        let (others, stop) = std::thread::scope(|scope| {
+            let others: Vec<_> = (0..SPEAKERS).map(|_| scope.spawn(|| speak(&long))).collect();
+            let stop = scope.spawn(|| speak("全线急停"));
+            (others.into_iter().map(|one| one.join().unwrap()).collect::<Vec<_>>(), stop.join().unwrap())
+        });
+        let stop = stop.expect("the stop was refused");
+        assert_eq!((&stop["decision"], &stop["result"]), (&json!("allow"), &json!("done")), "{stop}");
+        busy += others.iter().filter(|one| one.as_ref().is_err_and(|error| error["kind"] == "busy")).count();
+        if busy > SPEAKERS {
+            break;
+        }
+    }
+    assert!(busy > 0, "this was no flood");
+    daemon.eventually("the standstill", || (running.read() == 0).then_some(()));
+}

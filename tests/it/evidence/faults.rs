@@ -10,7 +10,7 @@ use interlock::store::error::Fault;
 use interlock::store::export::{Format, export};
 use interlock::store::queue::{Acks, Entry, Health, NotWritten, Writer};
 use interlock::store::read::{self, Query};
-use interlock::store::verify::{Verdict, verify, verify_against};
+use interlock::store::verify::{Elsewhere, Verdict, verify, verify_against};
 use interlock::store::{Limits, Settings, Standing, Store};
 use interlock_domain::id::Seq;
 use rusqlite::Connection;
@@ -332,9 +332,45 @@ fn checkpoints_anchor_a_log_whose_head_is_gone() {
     fs::remove_file(checkpoint::path(&rewritten.path().join("evidence"))).unwrap();
     open(rewritten.path()).store.close();
     check(rewritten.path(), (Verdict::Intact, None, 0));
+    let exported = Elsewhere { checkpoints: exported, ..Elsewhere::default() };
     let found = verify_against(rewritten.path(), &exported).unwrap();
     assert_eq!(found.verdict, Verdict::Altered, "{found:?}");
     assert_eq!(verify_against(whole.path(), &exported).unwrap().verdict, Verdict::Intact);
+}
+
+#[test]
+fn a_head_that_left_the_machine_tells_what_the_machine_says_no_more() {
+    let state = log_of(300);
+    let key = interlock::store::keys::public_of_state(state.path()).unwrap().unwrap();
+    let carried = interlock::store::head::text(&state.path().join("evidence"), &key).unwrap().unwrap();
+    let held = |state: &Path, heads: &str| {
+        let elsewhere = Elsewhere { heads: heads.to_owned(), ..Elsewhere::default() };
+        let found = verify_against(state, &elsewhere).unwrap();
+        (found.verdict, found.lost)
+    };
+    assert_eq!(held(state.path(), &carried), (Verdict::Intact, 0));
+    // Whoever has the key signs all of it anew, shorter or otherwise.
+    let older = copy(state.path());
+    for name in ["head", "checkpoints"] {
+        fs::remove_file(older.path().join("evidence").join(name)).unwrap();
+    }
+    Connection::open(first_segment(older.path())).unwrap().execute("DELETE FROM evidence WHERE seq > 250", []).unwrap();
+    open(older.path()).store.close();
+    check(older.path(), (Verdict::Intact, None, 0));
+    assert_ne!(held(older.path(), &carried).0, Verdict::Intact);
+    let rewritten = copy(state.path());
+    rewrite_suffix(rewritten.path(), 30);
+    for name in ["head", "checkpoints"] {
+        fs::remove_file(rewritten.path().join("evidence").join(name)).unwrap();
+    }
+    open(rewritten.path()).store.close();
+    check(rewritten.path(), (Verdict::Intact, None, 0));
+    assert_eq!(held(rewritten.path(), &carried).0, Verdict::Altered);
+    // One of another log says nothing for this one.
+    let other = log_of(3);
+    let foreign = interlock::store::keys::public_of_state(other.path()).unwrap().unwrap();
+    let foreign = interlock::store::head::text(&other.path().join("evidence"), &foreign).unwrap().unwrap();
+    assert_eq!(held(state.path(), &foreign).0, Verdict::Unanchored);
 }
 
 #[test]

@@ -83,6 +83,23 @@ impl Broker {
     }
 }
 
+impl Broker {
+    /// The pulled plug.
+    pub(super) fn kill(&mut self) {
+        self.signal(Signal::SIGKILL);
+        self.child.take().unwrap().wait().unwrap();
+    }
+
+    /// Says something on a topic.
+    pub(super) fn publish(&self, topic: &str, text: &str) {
+        let [.., program] = mosquitto().unwrap();
+        let port = self.port.to_string();
+        let status =
+            Command::new(program).args(["-h", "127.0.0.1", "-p", &port, "-q", "1", "-t", topic, "-m", text]).status();
+        assert!(status.unwrap().success());
+    }
+}
+
 impl Drop for Broker {
     fn drop(&mut self) {
         if let Some(child) = &mut self.child {
@@ -126,10 +143,19 @@ pub(super) struct Receiver {
 
 impl Receiver {
     pub(super) fn of(broker: &Broker, filter: &str) -> Receiver {
+        Receiver::told(broker, filter, "%t %p")
+    }
+
+    /// The same for payloads that are no text.
+    pub(super) fn in_hex(broker: &Broker, filter: &str) -> Receiver {
+        Receiver::told(broker, filter, "%t %x")
+    }
+
+    fn told(broker: &Broker, filter: &str, form: &str) -> Receiver {
         let [_, program, _] = mosquitto().unwrap();
         let mut child = Command::new(program)
             .args(["-h", "127.0.0.1", "-p", &broker.port.to_string(), "-V", "5", "-q", "1", "-c", "-x", "4294967295"])
-            .args(["-i", "receiver", "-t", filter, "-F", "%t %p"])
+            .args(["-i", "receiver", "-t", filter, "-F", form])
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
@@ -184,18 +210,28 @@ pub(super) struct Cable {
     pub(super) port: u16,
     ends: Arc<Mutex<Vec<TcpStream>>>,
     closed: Arc<AtomicBool>,
+    unplugged: Arc<AtomicBool>,
 }
 
 impl Cable {
     pub(super) fn to(port: u16) -> Cable {
         let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
-        let cable = Cable { port: listener.local_addr().unwrap().port(), ends: Arc::default(), closed: Arc::default() };
+        let cable = Cable {
+            port: listener.local_addr().unwrap().port(),
+            ends: Arc::default(),
+            closed: Arc::default(),
+            unplugged: Arc::default(),
+        };
         let (ends, closed) = (Arc::clone(&cable.ends), Arc::clone(&cable.closed));
+        let unplugged = Arc::clone(&cable.unplugged);
         std::thread::spawn(move || {
             for near in listener.incoming() {
                 let Ok(near) = near else { return };
                 if closed.load(Ordering::SeqCst) {
                     return;
+                }
+                if unplugged.load(Ordering::SeqCst) {
+                    continue;
                 }
                 // A broker that is away: the connection ends at once.
                 let Ok(far) = TcpStream::connect(SocketAddr::from(([127, 0, 0, 1], port))) else { continue };
@@ -208,6 +244,16 @@ impl Cable {
             }
         });
         cable
+    }
+
+    /// Nothing gets through until it is plugged in again.
+    pub(super) fn unplug(&self) {
+        self.unplugged.store(true, Ordering::SeqCst);
+        self.cut();
+    }
+
+    pub(super) fn plug(&self) {
+        self.unplugged.store(false, Ordering::SeqCst);
     }
 
     pub(super) fn cut(&self) {

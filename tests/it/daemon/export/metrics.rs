@@ -25,8 +25,9 @@ fn start() -> (Daemon, String) {
     let home = Home::new();
     // A broker that is away, and a server that ends at once: their figures say so.
     let text = format!(
-        "version = 1\n[metrics]\nlisten = \"127.0.0.1:0\"\n[export.mqtt]\nbroker = \"mqtt://127.0.0.1:{}\"\n\
-         device = \"box-1\"\n[[mcp.server]]\nname = \"none\"\ncommand = [\"/bin/false\"]\n",
+        "version = 1\n[metrics]\nlisten = \"127.0.0.1:0\"\n[export.mqtt]\nbroker = \"mqtt://127.0.0.1:{0}\"\n\
+         device = \"box-1\"\n[export.webhook]\nurl = \"http://127.0.0.1:{0}/\"\ndevice = \"box-1\"\n\
+         secret-file = \"/none\"\n[[mcp.server]]\nname = \"none\"\ncommand = [\"/bin/false\"]\n",
         free_port()
     );
     let path = home.config(&text);
@@ -49,7 +50,8 @@ fn figures_follow_what_happens_and_are_read_by_another_parser_and_by_the_board()
     let text = daemon.eventually("the count", || {
         let (status, text) = get(&address, "/metrics", &address);
         assert_eq!(status, "HTTP/1.1 200 OK");
-        (figure(&text, "interlock_gate_decisions_total{decision=\"ask\"}") == Some(1.0)).then_some(text)
+        let failed = figure(&text, "interlock_export_last_error_timestamp_seconds{sink=\"mqtt\"}").is_some();
+        (failed && figure(&text, "interlock_gate_decisions_total{decision=\"ask\"}") == Some(1.0)).then_some(text)
     });
     for (sample, want) in [
         ("interlock_gate_decisions_total{decision=\"allow\"}", 1.0),
@@ -65,6 +67,10 @@ fn figures_follow_what_happens_and_are_read_by_another_parser_and_by_the_board()
         assert_eq!(figure(&text, sample), Some(want), "{sample}\n{text}");
     }
     assert!(figure(&text, "interlock_export_backlog_rows{sink=\"mqtt\"}").unwrap() > 1.0, "{text}");
+    let failed = figure(&text, "interlock_export_last_error_timestamp_seconds{sink=\"mqtt\"}").unwrap();
+    assert!(failed > 1.7e9, "{failed}");
+    assert_eq!(figure(&text, "interlock_export_last_success_timestamp_seconds{sink=\"mqtt\"}"), None);
+    assert_eq!(figure(&text, "interlock_export_connected{sink=\"webhook\"}"), Some(0.0));
     assert!(figure(&text, "process_resident_memory_bytes").unwrap() > 1e6, "{text}");
     assert!(figure(&text, "interlock_evidence_bytes").unwrap() > 1e4, "{text}");
     assert!(

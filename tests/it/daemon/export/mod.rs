@@ -2,7 +2,12 @@
 
 mod broker;
 mod commands;
+pub(crate) mod desk;
+mod faults;
 mod metrics;
+mod otlp;
+mod sparkplug;
+mod webhook;
 
 use std::path::Path;
 
@@ -135,7 +140,32 @@ fn a_signed_head_lies_outside_and_the_broker_says_when_the_box_is_gone() {
     let receiver = Receiver::of(&broker, "hall/3/#");
     receiver.until("a checkpoint", |inbox| inbox.messages.iter().any(|(topic, _)| topic == "hall/3/checkpoint"));
     receiver.until("the state", |inbox| inbox.messages.iter().any(|(_, text)| text.contains("\"online\"")));
+    // What the broker keeps is held against the log, and against one that is shorter than it was.
+    receiver.until("a head", |inbox| inbox.messages.iter().any(|(topic, _)| topic == "hall/3/head"));
     let home = daemon.kill();
+    let port = broker.port.to_string();
+    let kept = std::process::Command::new(&mosquitto().unwrap()[1])
+        .args(["-h", "127.0.0.1", "-p", &port, "-t", "hall/3/head", "-C", "1"])
+        .output()
+        .unwrap();
+    std::fs::write(home.path("kept"), kept.stdout).unwrap();
+    let verify = |state: &str, head: &str| {
+        let verified = std::process::Command::new(env!("CARGO_BIN_EXE_interlock"))
+            .args(["evidence", "verify", "--json", "--head", head, "--state", state])
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&verified.stderr).into_owned();
+        (verified.status.code(), serde_json::from_slice::<serde_json::Value>(&verified.stdout).unwrap_or(json!(said)))
+    };
+    let at = |name: &str| home.path(name).to_str().unwrap().to_owned();
+    let (code, found) = verify(&at("state"), &at("kept"));
+    assert_eq!((code, &found["verdict"]), (Some(0), &json!("INTACT")), "{found}");
+    std::fs::write(home.path("none"), "nothing\n").unwrap();
+    let (code, found) = verify(&at("state"), &at("none"));
+    assert!(code == Some(65) && found.as_str().unwrap().contains("holds no head"), "{code:?} {found}");
+    seed(&home.path("younger"), 20);
+    let (code, found) = verify(&at("younger"), &at("kept"));
+    assert_eq!((code, &found["verdict"]), (Some(1), &json!("UNANCHORED")), "{found}");
     receiver.until("the broker's word", |inbox| inbox.messages.iter().any(|(_, text)| text.contains("\"offline\"")));
     let said = |inbox: &Inbox, word: &str| {
         let states = inbox.messages.iter().filter(|(topic, _)| topic == "hall/3/state");
@@ -148,7 +178,7 @@ fn a_signed_head_lies_outside_and_the_broker_says_when_the_box_is_gone() {
     assert!(status.success());
     receiver.until("its own word", |inbox| said(inbox, "\"offline\"") == 2);
     // It took leave, so that the broker did not have to say it.
-    assert_eq!(broker.log().matches("Received DISCONNECT from").count(), 1, "{}", broker.log());
+    assert_eq!(broker.log().matches("Received DISCONNECT from interlock-box-1").count(), 1, "{}", broker.log());
 
     // A broker that hangs does not hold the end; it says what it was told to say when it comes to itself.
     let daemon = home.start(Some(&path));
