@@ -7,6 +7,7 @@
 mod node;
 mod payload;
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use interlock_domain::gate::policy::Mode;
@@ -89,6 +90,8 @@ pub struct Parts {
 pub struct Exporter {
     parts: Parts,
     node: Node,
+    /// What was made to be said and has found no place with the library yet. Nothing is read before it has.
+    waiting: VecDeque<Message>,
     standing: watch::Sender<Standing>,
     refused: Pace,
 }
@@ -99,7 +102,10 @@ impl Exporter {
     pub fn new(parts: Parts) -> (Exporter, Receiver) {
         let (standing, watched) = watch::channel(Standing::default());
         let refused = Pace::at_once(REFUSED_PER_SECOND, clock::now());
-        (Exporter { parts, node: Node::default(), standing, refused }, Receiver { sink: SINK, standing: watched })
+        (
+            Exporter { parts, node: Node::default(), waiting: VecDeque::new(), standing, refused },
+            Receiver { sink: SINK, standing: watched },
+        )
     }
 
     /// Runs until the daemon stops.
@@ -150,11 +156,14 @@ impl Exporter {
         let mut pump = JoinSet::new();
         pump.spawn(carry(events, tell));
         self.node.connected(bd_seq);
+        self.waiting.clear();
         let mut reading: JoinSet<Result<Vec<Read>, String>> = JoinSet::new();
         let (mut to_subscribe, mut is_born) = (2, false);
         let mut silent_at = Instant::now() + SILENCE_MAX;
         let (mut read_at, mut born_at, mut rebirth) = (Instant::now(), Instant::now(), false);
         loop {
+            // Whoever waits for a place here must go on listening: the library gives none to one who does not.
+            self.hand_over(&client);
             tokio::select! {
                 () = told(stop) => break,
                 event = heard.recv() => {
@@ -172,7 +181,7 @@ impl Exporter {
                             to_subscribe -= 1;
                             if to_subscribe == 0 {
                                 (is_born, born_at, read_at) = (true, Instant::now(), Instant::now());
-                                self.say(&client, Node::birth).await?;
+                                self.birth();
                                 self.standing.send_modify(Standing::reached);
                             }
                         }
@@ -184,9 +193,9 @@ impl Exporter {
                 }
                 () = tokio::time::sleep_until(born_at + REBIRTH_EVERY), if rebirth && is_born => {
                     (rebirth, born_at) = (false, Instant::now());
-                    self.say(&client, Node::birth).await?;
+                    self.birth();
                 }
-                () = tokio::time::sleep_until(read_at), if is_born && reading.is_empty() => {
+                () = tokio::time::sleep_until(read_at), if is_born && reading.is_empty() && self.waiting.is_empty() => {
                     read_at = Instant::now() + every;
                     reading.spawn(read(self.parts.mediator.clone()));
                 }
@@ -205,7 +214,7 @@ impl Exporter {
                             Vec::new()
                         }
                     };
-                    self.say(&client, |node, at| node.read(reads, at)).await?;
+                    self.waiting.extend(self.node.read(reads, at()));
                 }
                 () = tokio::time::sleep_until(silent_at) => return Err(Broken::Silent),
             }
@@ -226,24 +235,28 @@ impl Exporter {
         Ok(())
     }
 
-    /// Says what the node has to say now. Data is at most once: the next birth says all of it (Sparkplug 3.0, 6.3).
-    async fn say(
-        &mut self,
-        client: &AsyncClient,
-        said: impl FnOnce(&mut Node, u64) -> Vec<Message>,
-    ) -> Result<(), Broken> {
-        let messages = said(&mut self.node, at());
-        let count = u64::try_from(messages.len()).unwrap_or(u64::MAX);
+    /// Everything is said again; what was not said yet is in it.
+    fn birth(&mut self) {
+        self.waiting = self.node.birth(at()).into();
+    }
+
+    /// Gives the library what it has room for. Data is at most once: the next birth says all of it.
+    fn hand_over(&mut self, client: &AsyncClient) {
         let Settings { group, node, .. } = &self.parts.settings;
-        for message in messages {
+        let mut count = 0;
+        while let Some(message) = self.waiting.front() {
             let topic = message.kind.topic(group, node);
-            let handed = client.publish(topic, QoS::AtMostOnce, false, message.payload);
-            tokio::time::timeout(SILENCE_MAX, handed).await.map_err(|_| Broken::Silent)?.map_err(library)?;
+            if client.try_publish(topic, QoS::AtMostOnce, false, message.payload.clone()).is_err() {
+                break;
+            }
+            self.waiting.pop_front();
+            count += 1;
         }
         if count > 0 {
             self.standing.send_modify(|standing| standing.arrived(count));
         }
-        Ok(())
+        let waiting = u64::try_from(self.waiting.len()).unwrap_or(u64::MAX);
+        self.standing.send_if_modified(|standing| std::mem::replace(&mut standing.waiting, waiting) != waiting);
     }
 
     /// A command; true where it asks for the rebirth. Everything else is refused, and written down.

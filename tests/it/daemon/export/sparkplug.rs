@@ -1,6 +1,7 @@
 //! Values of devices as an edge node of Sparkplug B says them, read by a decoder that shares nothing with the encoder.
 
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::process::Command;
@@ -281,4 +282,40 @@ fn an_edge_node_is_born_says_what_changes_and_dies_with_its_connection() {
     let told = until(&receiver, "the next start", |said| count(said, "DBIRTH pump-1") == 5);
     assert_eq!(told.iter().rfind(|(kind, _)| kind == "NBIRTH").unwrap().1["metrics"][0]["value"], first + 2);
     drop(daemon);
+}
+
+/// More devices than the library has places for messages.
+#[test]
+fn a_plant_of_many_devices_is_born_whole_and_goes_on() {
+    if mosquitto().is_none() {
+        return skipped("sparkplug::a_plant_of_many_devices_is_born_whole_and_goes_on");
+    }
+    let broker = Broker::start("");
+    let receiver = Receiver::in_hex(&broker, "spBv1.0/#");
+    let home = Home::new();
+    let path = super::config(&home, broker.port, "sparkplug = true\nsparkplug-group = \"plant\"\nsparkplug-every = 1");
+    let daemon = home.start(Some(&path));
+    let rows = daemon.list("device.list");
+    let devices: BTreeSet<&str> = rows.iter().map(|row| row["device"].as_str().unwrap()).collect();
+    assert!(devices.len() > 60, "{}", devices.len());
+    let births = |said: &[(String, Value)]| said.iter().filter(|(kind, _)| kind.starts_with("DBIRTH ")).count();
+    until(&receiver, "every birth", |said| births(said) == devices.len());
+    assert_eq!(daemon.say("启动一号泵")["result"], "done");
+    until(&receiver, "the pump", |said| count(said, "DDATA pump-1") > 0);
+    for turn in 2..6 {
+        command(&broker, &daemon.path("state"), "spBv1.0/plant/NCMD/box-1", "Node Control/Rebirth");
+        until(&receiver, "every birth again", |said| births(said) >= turn * devices.len());
+    }
+    let (status, _home) = daemon.end();
+    assert!(status.success());
+    let told = until(&receiver, "the last word", |said| count(said, "NDEATH") == 1);
+    // Between two births of the node, none is missing.
+    let mut next = 0;
+    for (kind, payload) in told.iter().filter(|(kind, _)| kind != "NDEATH") {
+        if kind == "NBIRTH" {
+            next = 0;
+        }
+        assert_eq!(payload["seq"], next, "{kind}");
+        next = (next + 1) % 256;
+    }
 }
