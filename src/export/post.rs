@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use interlock_domain::request::shown::plain;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
 use reqwest::{Client, Response, Url, redirect};
 use rumqttc::tokio_rustls::rustls::ClientConfig;
@@ -50,6 +51,16 @@ pub(super) struct Answer {
     /// How long it wants to be left alone.
     pub(super) retry_after: Option<Duration>,
     pub(super) body: String,
+}
+
+/// How much of what a receiver says is shown, in characters.
+const TOLD_LEN_MAX: usize = 200;
+
+impl Answer {
+    /// What it said, for a person: bounded, and nothing that could act on a terminal or begin a line.
+    pub(super) fn told(&self) -> String {
+        plain(&self.body, TOLD_LEN_MAX)
+    }
 }
 
 impl Receiver {

@@ -202,8 +202,10 @@ impl Exporter {
             Ok(answer) => match answer.status {
                 200..=299 => Attempt::Taken,
                 // It was read, and is none that this receiver takes.
-                status @ (400 | 413 | 415 | 422) => Attempt::Refused(format!("refused with {status}: {}", answer.body)),
-                status => Attempt::Failed(format!("answered {status}: {}", answer.body), answer.retry_after),
+                status @ (400 | 413 | 415 | 422) => {
+                    Attempt::Refused(format!("refused with {status}: {}", answer.told()))
+                }
+                status => Attempt::Failed(format!("answered {status}: {}", answer.told()), answer.retry_after),
             },
         }
     }

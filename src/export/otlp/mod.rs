@@ -10,6 +10,7 @@ mod spans;
 use std::time::Duration;
 
 use interlock_domain::id::Seq;
+use interlock_domain::request::shown::plain;
 use serde_json::Value;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -289,7 +290,7 @@ impl Exporter {
         match answer.status {
             200..=299 => {
                 if let Some((count, why)) = form::rejected(&answer.body) {
-                    let why = format!("took all but {count}: {why}");
+                    let why = plain(&format!("took all but {count}: {why}"), 200);
                     tracing::error!(kind = "EXPORT_REFUSED", sink = SINK, path, "{why}");
                     if path == LOGS {
                         self.feed.outbox.rejected(count);
@@ -300,8 +301,8 @@ impl Exporter {
                 }
                 Sent::Taken
             }
-            status @ (400 | 413 | 422) => Sent::Refused(format!("{path} refused with {status}: {}", answer.body)),
-            status => Sent::Failed(format!("{path} answered {status}: {}", answer.body), answer.retry_after),
+            status @ (400 | 413 | 422) => Sent::Refused(format!("{path} refused with {status}: {}", answer.told())),
+            status => Sent::Failed(format!("{path} answered {status}: {}", answer.told()), answer.retry_after),
         }
     }
 }

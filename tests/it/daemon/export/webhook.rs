@@ -44,7 +44,7 @@ fn is_signed(posted: &Posted) -> Option<bool> {
 #[test]
 fn a_question_is_told_until_it_is_taken_and_then_its_end() {
     let (desk, home) = (Desk::open(), Home::new());
-    desk.answer(503, "retry-after: 1\r\n", "not now");
+    desk.answer(503, "retry-after: 1\r\n", "not\nnow\u{1b}[31m");
     let path = config(&home, &desk, "");
     let daemon = home.start(Some(&path));
     let asked = daemon.say("合上一号断路器");
@@ -72,7 +72,10 @@ fn a_question_is_told_until_it_is_taken_and_then_its_end() {
         (&json!(true), &json!(0), &json!(2))
     );
     assert!(standing["last_success"].is_string(), "{standing}");
-    assert_eq!(standing["last_error"]["why"], "answered 503: not now");
+    let why = standing["last_error"]["why"].as_str().unwrap();
+    assert!(why.starts_with("answered 503: not") && !why.contains(['\n', '\u{1b}']), "{why:?}");
+    // What the other side says begins no line of the journal.
+    assert!(daemon.log().contains("answered 503") && !daemon.log().contains("\nnow"), "{}", daemon.log());
 }
 
 #[test]
