@@ -9,33 +9,33 @@ use serde_json::json;
 use super::{DEADLINE, Daemon, Register};
 
 /// A browser of one person: it keeps its cookie, and nothing else.
-struct Browser {
-    address: String,
-    cookie: String,
+pub(super) struct Browser {
+    pub(super) address: String,
+    pub(super) cookie: String,
 }
 
 /// What came back.
-struct Got {
-    status: u16,
-    head: String,
-    body: String,
+pub(super) struct Got {
+    pub(super) status: u16,
+    pub(super) head: String,
+    pub(super) body: String,
 }
 
 impl Got {
-    fn header(&self, name: &str) -> Option<&str> {
+    pub(super) fn header(&self, name: &str) -> Option<&str> {
         let mut lines = self.head.lines().filter_map(|line| line.split_once(": "));
         lines.find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value)
     }
 }
 
-fn address(daemon: &Daemon) -> String {
+pub(super) fn address(daemon: &Daemon) -> String {
     let status = daemon.ask("status", json!({})).unwrap();
     let url = status["console"].as_str().unwrap().to_owned();
     url.trim_start_matches("http://").trim_end_matches('/').to_owned()
 }
 
 /// Sends bytes as they are, and reads until the other end closes.
-fn send(address: &str, request: &[u8]) -> Got {
+pub(super) fn send(address: &str, request: &[u8]) -> Got {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(DEADLINE)).unwrap();
     // The console may have said no before all of it was sent.
@@ -49,12 +49,12 @@ fn send(address: &str, request: &[u8]) -> Got {
 }
 
 impl Browser {
-    fn new(daemon: &Daemon) -> Browser {
+    pub(super) fn new(daemon: &Daemon) -> Browser {
         Browser { address: address(daemon), cookie: String::new() }
     }
 
     /// Somebody with this role, logged in.
-    fn of(daemon: &Daemon, name: &str, role: &str) -> Browser {
+    pub(super) fn of(daemon: &Daemon, name: &str, role: &str) -> Browser {
         let made = daemon.ask("console.token.add", json!({ "name": name, "role": role })).unwrap();
         let mut browser = Browser::new(daemon);
         let got = browser.log_in(made["token"].as_str().unwrap());
@@ -65,11 +65,11 @@ impl Browser {
         browser
     }
 
-    fn log_in(&self, token: &str) -> Got {
+    pub(super) fn log_in(&self, token: &str) -> Got {
         self.request("POST", "/login", "", &format!("token={token}"))
     }
 
-    fn request(&self, method: &str, path: &str, headers: &str, body: &str) -> Got {
+    pub(super) fn request(&self, method: &str, path: &str, headers: &str, body: &str) -> Got {
         let (address, cookie) = (&self.address, &self.cookie);
         let form = if body.is_empty() {
             String::new()
@@ -83,7 +83,7 @@ impl Browser {
         send(address, request.as_bytes())
     }
 
-    fn page(&self, path: &str) -> String {
+    pub(super) fn page(&self, path: &str) -> String {
         let got = self.request("GET", path, "", "");
         assert_eq!(got.status, 200, "{path}: {}", got.body);
         got.body
@@ -96,7 +96,7 @@ impl Browser {
         after.split('"').next().unwrap().to_owned()
     }
 
-    fn act(&self, path: &str, fields: &str) -> Got {
+    pub(super) fn act(&self, path: &str, fields: &str) -> Got {
         let body = format!("csrf={}&back=%2F&{fields}", self.csrf());
         self.request("POST", path, "", &body)
     }
