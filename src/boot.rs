@@ -476,7 +476,8 @@ async fn serve(made: Made) -> Result<(), BootError> {
     };
     let exports = export::start(&config, sources, measured).await?;
     let (rules_sender, rules) = watch::channel(Arc::clone(&config.rules));
-    let console_settings = console::settings(&config, &places, rules)?;
+    let (console_sender, console_access) = watch::channel(console::access(&config)?);
+    let console_settings = console::settings(console_access, &places, rules);
     let console_listener = console::listen(&config).await?;
     let console_address = console_listener.as_ref().and_then(|listener| listener.local_addr().ok());
     let socket =
@@ -522,6 +523,7 @@ async fn serve(made: Made) -> Result<(), BootError> {
         recipes_sender,
         profiles_sender,
         rules_sender,
+        console_sender,
         mcp: Arc::clone(&core),
         plant: plant.as_ref().map(|plant| plant.devices.clone()),
     };

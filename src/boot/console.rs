@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 
 use super::{BootError, Places, mcp};
 use crate::config::{Config, ConfigError};
-use crate::console::{self, Settings};
+use crate::console::{self, Access, Settings};
 use crate::control::Context;
 
 /// Where the console listens, before anybody is told of it; `None` where it is switched off.
@@ -27,24 +27,24 @@ pub(super) fn url(config: &Config, address: Option<SocketAddr>) -> Option<String
     address.map(|address| format!("{scheme}://{address}/"))
 }
 
-/// What it is made of. The certificate is read here: one that does not read is told at the start.
-pub(super) fn settings(
-    config: &Config,
-    places: &Places,
-    rules: watch::Receiver<Arc<Rules>>,
-) -> Result<Settings, ConfigError> {
+/// How it may be reached. The certificate is read here: one that does not read is told at the start, or at the reload.
+pub(super) fn access(config: &Config) -> Result<Arc<Access>, ConfigError> {
     let path = config.file.as_deref().unwrap_or(Path::new("(embedded default)"));
     let tls = match &config.console.tls {
         None => None,
         Some(tls) => Some(mcp::acceptor(&tls.certificate, &tls.key).map_err(|fact| ConfigError::of_file(path, fact))?),
     };
+    Ok(Arc::new(Access { hosts: mcp::hosts(config.console.listen, &config.console.hosts), tls }))
+}
+
+/// What it is made of.
+pub(super) fn settings(
+    access: watch::Receiver<Arc<Access>>,
+    places: &Places,
+    rules: watch::Receiver<Arc<Rules>>,
+) -> Settings {
     let places = places.clone();
-    Ok(Settings {
-        hosts: mcp::hosts(config.console.listen, &config.console.hosts),
-        tls,
-        health: Arc::new(move |zh| (places.health)(&places.state, &places.socket, zh)),
-        rules,
-    })
+    Settings { access, health: Arc::new(move |zh| (places.health)(&places.state, &places.socket, zh)), rules }
 }
 
 /// Serves it.

@@ -40,6 +40,7 @@ pub(super) struct Reloader {
     pub(super) recipes_sender: watch::Sender<Arc<Recipes>>,
     pub(super) profiles_sender: watch::Sender<Arc<Profiles>>,
     pub(super) rules_sender: watch::Sender<Arc<Rules>>,
+    pub(super) console_sender: watch::Sender<Arc<crate::console::Access>>,
     pub(super) mcp: Arc<Core>,
     /// The devices of the embedded plant, while it runs.
     pub(super) plant: Option<Devices>,
@@ -84,6 +85,7 @@ impl Reloader {
         let base = surface::base(&devices, &config).map_err(bug)?;
         let servers = mcp::servers(&config, &self.places.state).map_err(refused)?;
         let access = mcp::access(&config).map_err(refused)?;
+        let console = super::console::access(&config).map_err(refused)?;
         let settings = surface::settings(&config, &self.places);
         let model =
             super::agent::settings(&config, &grounds).map_err(|error| Trouble::new(Kind::Config, error.to_string()))?;
@@ -95,6 +97,7 @@ impl Reloader {
         let _ = self.profiles_sender.send(Arc::new(mcp::profiles(&config.mcp)));
         // Before anything that may take a while: a token that is taken back is good for nothing from now on.
         self.mcp.admit(access);
+        let _ = self.console_sender.send(console);
         // The tools of the servers come back in one step, under the new rules.
         self.servers.configure(base, Arc::clone(&config.rules), servers).await;
         let _ = self.grounds_sender.send(Arc::new(grounds));
@@ -130,8 +133,12 @@ impl Reloader {
         if old.tls.is_some() != new.tls.is_some() {
             return Err(restart("whether MCP speaks TLS (tls-certificate, tls-key)"));
         }
-        if self.config.console != config.console {
-            return Err(restart("console"));
+        let (old, new) = (&self.config.console, &config.console);
+        if old.listen != new.listen {
+            return Err(restart("where the console listens ([console] listen, enabled)"));
+        }
+        if old.tls.is_some() != new.tls.is_some() {
+            return Err(restart("whether the console speaks TLS ([console] tls-certificate, tls-key)"));
         }
         if (self.config.wyoming_listen, &self.config.wyoming_socket) != (config.wyoming_listen, &config.wyoming_socket)
         {

@@ -69,7 +69,7 @@ impl Console {
             Ok(Some(host)) if self.is_named(host) => host,
             _ => return Some(plain(StatusCode::MISDIRECTED_REQUEST, "Host is not a name of this console")),
         };
-        let scheme = if self.settings.tls.is_some() { "https" } else { "http" };
+        let scheme = if self.access().tls.is_some() { "https" } else { "http" };
         let ours = format!("{scheme}://{host}");
         let is_foreign = match one(&parts.headers, &header::ORIGIN) {
             Ok(None) => false,
@@ -87,8 +87,8 @@ impl Console {
     /// A name of this machine; one of loopback with our own port, so that no other program's page passes as ours.
     fn is_named(&self, host: &str) -> bool {
         let port = host.rsplit_once(':').and_then(|(_, port)| port.parse::<u16>().ok());
-        let usual = if self.settings.tls.is_some() { 443 } else { 80 };
-        self.settings.hosts.has(host)
+        let usual = if self.access().tls.is_some() { 443 } else { 80 };
+        self.access().hosts.has(host)
             && (!self.address.ip().is_loopback() || port.unwrap_or(usual) == self.address.port())
     }
 
@@ -153,7 +153,7 @@ impl Console {
         let Some(cookie) = self.sessions.begin(person, clock::now()) else {
             return plain(StatusCode::SERVICE_UNAVAILABLE, "the system has no randomness for a session");
         };
-        let secure = if self.settings.tls.is_some() { "; Secure" } else { "" };
+        let secure = if self.access().tls.is_some() { "; Secure" } else { "" };
         let mut response = redirect(back(&form));
         let name = self.cookie();
         set_cookie(&mut response, &format!("{name}={cookie}; Path=/; HttpOnly; SameSite=Strict{secure}"));

@@ -14,6 +14,7 @@ mod live;
 mod page;
 mod pages;
 mod patient;
+mod reasons;
 mod visit;
 
 use std::convert::Infallible;
@@ -57,14 +58,20 @@ pub type Health = Arc<dyn Fn(bool) -> Vec<Value> + Send + Sync>;
 
 /// What the console is made of.
 pub struct Settings {
-    /// Names beside loopback's by which browsers may call us.
-    pub hosts: Hosts,
-    /// Speaks TLS, where others than this machine can reach us.
-    pub tls: Option<TlsAcceptor>,
+    /// How it may be reached.
+    pub access: watch::Receiver<Arc<Access>>,
     /// The checks of the machine.
     pub health: Health,
     /// The rules that are in force.
     pub rules: watch::Receiver<Arc<Rules>>,
+}
+
+/// How the console may be reached: what a reload puts in the place of what was. Whether it speaks TLS stays.
+pub struct Access {
+    /// Names beside loopback's by which browsers may call us.
+    pub hosts: Hosts,
+    /// Speaks TLS, where others than this machine can reach us.
+    pub tls: Option<TlsAcceptor>,
 }
 
 /// The console.
@@ -157,10 +164,14 @@ async fn accept(
 }
 
 impl Console {
+    fn access(&self) -> Arc<Access> {
+        Arc::clone(&self.settings.access.borrow())
+    }
+
     async fn connection(self: Arc<Console>, socket: TcpStream, from: IpAddr, stop: watch::Receiver<bool>) {
         let _slower = socket.set_nodelay(true);
         let socket = Patient::new(socket);
-        match self.settings.tls.clone() {
+        match self.access().tls.clone() {
             None => self.talk(socket, from, stop).await,
             Some(tls) => match timeout(HEAD_WAIT, tls.accept(socket)).await {
                 Ok(Ok(socket)) => self.talk(socket, from, stop).await,

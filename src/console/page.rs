@@ -49,6 +49,9 @@ impl Lang {
     }
 }
 
+/// Letters of a run's name that are shown where there is little room.
+const RUN_LETTERS: usize = 8;
+
 /// The pages, as they stand in the navigation.
 const PAGES: &[(&str, &str, &str)] = &[
     ("/", "Overview", "总览"),
@@ -190,6 +193,21 @@ pub(super) fn table(page: &mut Html, caption: &str, heads: &[&str], rows: impl I
 pub(super) fn cell(text: &str) -> Html {
     let mut cell = Html::new();
     cell.text(text);
+    cell
+}
+
+/// A cell with a moment, on one line.
+pub(super) fn when(row: &Value) -> Html {
+    let mut cell = Html::new();
+    cell.element("span", &[("class", "when")], &shown(row, "time"));
+    cell
+}
+
+/// A cell that leads to a run: by the end of its name, which is what differs from its neighbours'.
+pub(super) fn run(to: &str, name: &str) -> Html {
+    let end = name.char_indices().rev().nth(RUN_LETTERS - 1).map_or(name, |(at, _)| &name[at..]);
+    let mut cell = Html::new();
+    cell.element("a", &[("href", to), ("class", "when"), ("title", name)], &format!("…{end}"));
     cell
 }
 

@@ -29,6 +29,7 @@ use tokio::task::JoinSet;
 use crate::sys::family::Descent;
 use crate::sys::peer::Peer;
 use lines::Read;
+pub(crate) use verbs::store;
 pub use verbs::{Context, Told, tell};
 use wire::{Kind, LINE_LEN_MAX, Line, Request, Says, Trouble, VERSION};
 

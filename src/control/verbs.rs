@@ -257,7 +257,7 @@ impl Args<'_> {
     }
 }
 
-fn store(error: &crate::engine::log::Error) -> Trouble {
+pub(crate) fn store(error: &crate::engine::log::Error) -> Trouble {
     let trouble = Trouble::new(Kind::NotSo, error.to_string());
     match error.hint() {
         Some(hint) => trouble.hint(hint),

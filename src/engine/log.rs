@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::Semaphore;
 
@@ -9,12 +10,16 @@ use crate::record::Recorded;
 pub use crate::store::error::StoreError as Error;
 pub use crate::store::queue::{Acks, Health};
 pub use crate::store::read::{Query, Stats};
-use crate::store::{checkpoint, head, keys, read, verify};
-use interlock_domain::id::Seq;
+pub use crate::store::search::{Found, Search};
+use crate::store::{checkpoint, head, keys, read, search, verify};
+pub use interlock_domain::id::Seq;
 use serde_json::Value;
 
 /// Readings at once: each holds a connection and a thread for up to two seconds.
 const READERS_MAX: usize = 4;
+
+/// How long a search for a person looks back: with what else a page costs, it is there within 300 ms.
+const LOOK: Duration = Duration::from_millis(150);
 
 /// The way to the log. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -36,6 +41,14 @@ impl Log {
     /// What the store says; a reading that takes longer than two seconds is cut.
     pub async fn query(&self, query: Query) -> Result<Vec<Recorded>, Error> {
         self.with(move |state| read::query(state, &query)).await
+    }
+
+    /// The rows that fit, the newest first, as far back as one sees in a moment.
+    ///
+    /// # Errors
+    /// As [`Log::query`].
+    pub async fn search(&self, search: Search) -> Result<Found, Error> {
+        self.with(move |state| search::search(state, &search, LOOK)).await
     }
 
     /// One row.

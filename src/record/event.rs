@@ -145,7 +145,15 @@ fn ended(mut row: Row, ending: &Ending) -> Row {
             detail.with("message", &message()).with("way_out", way_out.word())
         }
         Ending::Ran(Known::Failed(_)) => detail.with("message", &message()),
-        Ending::NotStarted(why) => detail.with("denied", &why.is_denial()).with("message", &message()),
+        Ending::NotStarted(why) => {
+            let detail = detail.with("denied", &why.is_denial()).with("message", &message());
+            match why.decided_by() {
+                None => detail,
+                Some((step, rule, reason)) => {
+                    detail.with("reason", reason).with("rule", &rule).with("step", step.word())
+                }
+            }
+        }
     };
     row.told(detail.end())
 }

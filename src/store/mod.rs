@@ -66,6 +66,7 @@ pub mod queue;
 pub mod read;
 mod reserve;
 mod row;
+pub mod search;
 pub mod segment;
 mod signing;
 pub mod state;

@@ -205,17 +205,17 @@ pub(super) fn percent(path: &Path) -> String {
 }
 
 /// Reads within one deadline over all segments.
-struct Reader {
-    source: Source,
+pub(super) struct Reader {
+    pub(super) source: Source,
     deadline: Instant,
 }
 
 impl Reader {
-    fn of(path: &Path) -> Result<Reader, StoreError> {
+    pub(super) fn of(path: &Path) -> Result<Reader, StoreError> {
         Ok(Reader { source: Source::find(path)?, deadline: Instant::now() + PATIENCE })
     }
 
-    fn open(&self, path: &Path) -> Result<Connection, StoreError> {
+    pub(super) fn open(&self, path: &Path) -> Result<Connection, StoreError> {
         let mut connection = open(&self.source, path)?;
         let deadline = self.deadline;
         connection
@@ -224,14 +224,19 @@ impl Reader {
         Ok(connection)
     }
 
-    fn select(&self, path: &Path, query: &str, values: &[Value]) -> Result<Vec<Recorded>, StoreError> {
-        let connection = self.open(path)?;
-        let error = |e: rusqlite::Error| match e.sqlite_error_code() {
+    /// What an error of SQLite means here.
+    pub(super) fn error(&self, path: &Path, e: rusqlite::Error) -> StoreError {
+        match e.sqlite_error_code() {
             Some(ErrorCode::OperationInterrupted) => {
                 StoreError::TooSlow { path: path.to_owned(), limit_s: PATIENCE.as_secs() }
             }
             _ => StoreError::sqlite(path, e),
-        };
+        }
+    }
+
+    fn select(&self, path: &Path, query: &str, values: &[Value]) -> Result<Vec<Recorded>, StoreError> {
+        let connection = self.open(path)?;
+        let error = |e| self.error(path, e);
         let mut statement = connection.prepare(query).map_err(error)?;
         let mut rows = statement.query(params_from_iter(values)).map_err(error)?;
         let mut found = Vec::new();

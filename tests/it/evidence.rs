@@ -21,6 +21,7 @@ use rusqlite::Connection;
 
 mod faults;
 mod flips;
+mod looks;
 mod readers;
 mod verb;
 

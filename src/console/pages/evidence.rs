@@ -4,16 +4,21 @@ use std::sync::{Arc, PoisonError};
 
 use serde_json::{Value, json};
 
-use super::{Made, View, number};
+use super::{Looked, Made, View, number, parsed, row_of};
 use crate::console::Console;
 use crate::console::act::VERIFY;
+use crate::console::form::encoded;
 use crate::console::html::Html;
-use crate::console::page::{Deed, cell, facts, linked, shown, table};
+use crate::console::page::{Deed, cell, facts, linked, run as run_cell, shown, table, when};
+use crate::engine::log::Search;
 use crate::record::rfc3339;
 use crate::sys::clock;
 
+/// What the search asks for, besides where it begins.
+const FIELDS: [&str; 5] = ["text", "kind", "run", "call", "task"];
+
 /// Rows on one page.
-const ROWS: u64 = 100;
+const ROWS: usize = 100;
 
 /// What is known of the last verification that somebody asked for.
 #[derive(Debug, Default)]
@@ -44,22 +49,57 @@ pub(in crate::console) fn verify(console: &Arc<Console>) {
 
 pub(super) async fn page(view: &View<'_>) -> Made {
     let query = &view.asked.query;
-    let mut args = json!({ "limit": ROWS });
-    for key in ["text", "kind", "run", "call", "task"] {
-        if let Some(value) = query.get(key) {
-            args[key] = value.trim().into();
-        }
-    }
-    if let Some(since) = query.get("since") {
-        args["since"] = number(since.trim())?.into();
-    }
-    let mut found = view.rows("evidence.query", args).await?;
-    found.reverse();
+    let word = |key| query.get(key).map(str::trim).filter(|word| !word.is_empty()).map(str::to_owned);
+    let found = view
+        .look(Search {
+            until: row_of(query.get("until"))?,
+            kinds: word("kind").into_iter().collect(),
+            run: parsed(query.get("run"))?,
+            call: parsed(query.get("call"))?,
+            task: parsed(query.get("task"))?,
+            text: word("text"),
+            begin: None,
+            limit: ROWS,
+        })
+        .await?;
     let mut main = Html::new();
     search(&mut main, view);
-    rows(&mut main, view, &found);
+    if found.rows.is_empty() {
+        main.element("p", &[], view.pick("Nothing was found in these rows.", "这些行中没有找到。"));
+    } else {
+        rows(&mut main, view, &found.rows);
+    }
+    looked(&mut main, view, &found);
     verification(&mut main, view);
     Ok((view.pick("Evidence", "证据").to_owned(), main))
+}
+
+/// Which rows were looked through, and the way to the older ones.
+fn looked(main: &mut Html, view: &View<'_>, found: &Looked) {
+    let query = &view.asked.query;
+    let with = |until: Option<u64>| {
+        let mut to = "/evidence?".to_owned();
+        for key in FIELDS {
+            if let Some(value) = query.get(key) {
+                to.push_str(&format!("{key}={}&", encoded(value)));
+            }
+        }
+        until.map_or_else(|| to.trim_end_matches(['&', '?']).to_owned(), |until| format!("{to}until={until}"))
+    };
+    main.open("nav", &[("class", "pages"), ("aria-label", view.pick("Older rows", "更早的记录"))]);
+    if let Some(from) = found.from {
+        let to = found.rest.map_or(1, |rest| rest + 1);
+        let text = view.pick("Looked through the rows", "已查找行");
+        main.text(&format!("{text} {from}–{to}. "));
+    }
+    match found.rest {
+        Some(rest) => main.link(&with(Some(rest)), view.pick("Look further back", "继续向前查找")),
+        None => main.text(view.pick("There is nothing older.", "没有更早的记录。")),
+    };
+    if query.get("until").is_some() {
+        main.text(" ").link(&with(None), view.pick("Back to the newest", "回到最新"));
+    }
+    main.close("nav");
 }
 
 fn search(main: &mut Html, view: &View<'_>) {
@@ -69,13 +109,18 @@ fn search(main: &mut Html, view: &View<'_>) {
         ("kind", "What", "事件"),
         ("run", "Run", "运行"),
         ("task", "Task", "任务"),
-        ("since", "From row", "起始行"),
+        ("until", "Up to row", "截至行号"),
     ] {
         let value = view.asked.query.get(name).unwrap_or_default();
         main.raw("<div>").element("label", &[("for", name)], view.pick(en, zh));
         main.open("input", &[("id", name), ("name", name), ("value", value), ("maxlength", "200")]).raw("</div>");
     }
     main.element("button", &[("class", "primary")], view.pick("Search", "搜索")).close("form");
+}
+
+/// Where the run of a row is shown: the row says where in the log it is.
+pub(super) fn run_at(run: &str, row: &Value) -> String {
+    row["seq"].as_u64().map_or_else(|| format!("/runs/{run}"), |seq| format!("/runs/{run}?row={seq}"))
 }
 
 /// A table of rows.
@@ -96,13 +141,13 @@ pub(super) fn rows(main: &mut Html, view: &View<'_>, rows: &[Value]) {
         rows.iter().map(|row| {
             let seq = shown(row, "seq");
             let of = match (row["run"].as_str(), row["task"].as_str()) {
-                (Some(run), _) => linked(&format!("/runs/{run}"), run),
+                (Some(run), _) => run_cell(&run_at(run, row), run),
                 (None, Some(task)) => linked(&format!("/tasks/{task}"), task),
                 (None, None) => cell("–"),
             };
             vec![
                 linked(&format!("/evidence/{seq}"), &seq),
-                cell(&shown(row, "time")),
+                when(row),
                 cell(&shown(row, "kind")),
                 of,
                 cell(&shown(row, "to")),
@@ -144,7 +189,7 @@ pub(super) async fn row(view: &View<'_>, seq: &str) -> Made {
     let detail = serde_json::to_string_pretty(&row["detail"]).unwrap_or_default();
     main.open("pre", &[("tabindex", "0")]).text(&detail).close("pre");
     if let Some(run) = row["run"].as_str() {
-        main.open("p", &[]).link(&format!("/runs/{run}"), view.pick("The whole run", "整个运行")).close("p");
+        main.open("p", &[]).link(&run_at(run, &row), view.pick("The whole run", "整个运行")).close("p");
     }
     Ok((format!("{} {seq}", view.pick("Row", "记录")), main))
 }

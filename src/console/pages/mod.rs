@@ -20,10 +20,12 @@ use super::Console;
 use super::act::{needed, troubled};
 use super::door::Asked;
 use super::html::Html;
-use super::page::{self, Deed, csrf, hidden};
+use super::page::{self, Deed, csrf, hidden, shown};
+use super::reasons::chinese;
 use super::visit::Visit;
 use crate::control::wire::{Kind, Trouble};
-use crate::control::{Told, tell};
+use crate::control::{Told, store, tell};
+use crate::engine::log::{Search, Seq};
 
 /// A page that is being made: for whom, of what.
 pub(super) struct View<'a> {
@@ -32,12 +34,28 @@ pub(super) struct View<'a> {
     pub(super) visit: &'a Visit,
 }
 
+/// What a look back found.
+struct Looked {
+    /// The newest first.
+    rows: Vec<Value>,
+    /// The newest row that was looked at.
+    from: Option<u64>,
+    /// Where the next look goes on; `None` where there is nothing older.
+    rest: Option<u64>,
+}
+
 /// The title and what stands below it.
 type Made = Result<(String, Html), Trouble>;
 
 impl View<'_> {
     pub(super) fn pick<'t>(&self, en: &'t str, zh: &'t str) -> &'t str {
         self.asked.lang.pick(en, zh)
+    }
+
+    /// A reason of the gate, or of the review of what is learned.
+    fn reason(&self, of: &Value, key: &str) -> String {
+        let said = shown(of, key);
+        self.asked.lang.pick(said.clone(), chinese(&said))
     }
 
     /// The begin of a form that acts, with what each carries: the word of the session, and where to come back to.
@@ -72,6 +90,16 @@ impl View<'_> {
             Told::Many(rows) => Ok(rows),
             Told::One(row) => Ok(vec![row]),
         }
+    }
+
+    /// What a look back through the evidence finds.
+    async fn look(&self, search: Search) -> Result<Looked, Trouble> {
+        let found = self.console.context.log.search(search).await.map_err(|error| store(&error))?;
+        Ok(Looked {
+            rows: found.rows.iter().map(|row| row.to_json()).collect(),
+            from: found.from.map(|seq| seq.0),
+            rest: found.rest.map(|seq| seq.0),
+        })
     }
 
     /// The one thing that a verb gives.
@@ -111,6 +139,23 @@ pub(super) async fn show(console: &Arc<Console>, asked: &Asked, visit: &Visit) -
 pub(super) fn not_found(asked: &Asked, visit: &Visit) -> Response<Body> {
     let message = asked.lang.pick("There is no such page.", "没有此页面。");
     page::trouble(asked, visit, StatusCode::NOT_FOUND, message, None)
+}
+
+/// What a query names, where it names something.
+fn parsed<T: std::str::FromStr>(written: Option<&str>) -> Result<Option<T>, Trouble>
+where
+    T::Err: std::fmt::Display,
+{
+    let written = written.map(str::trim).filter(|written| !written.is_empty());
+    written
+        .map(|written| written.parse().map_err(|error: T::Err| Trouble::new(Kind::Usage, error.to_string())))
+        .transpose()
+}
+
+/// The number of a row that a query names.
+fn row_of(written: Option<&str>) -> Result<Option<Seq>, Trouble> {
+    let written = written.map(str::trim).filter(|written| !written.is_empty());
+    Ok(written.map(number).transpose()?.map(Seq))
 }
 
 pub(super) fn number(written: &str) -> Result<u64, Trouble> {

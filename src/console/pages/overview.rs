@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::{Made, View, nothing, questions, tasks};
 use crate::console::html::Html;
-use crate::console::page::{badge, cell, linked, shown, table};
+use crate::console::page::{badge, cell, linked, run as run_cell, shown, table, when};
 
 /// The newest rows of evidence.
 const ROWS: u64 = 10;
@@ -53,9 +53,9 @@ pub(super) async fn page(view: &View<'_>) -> Made {
             let run = row["run"].as_str();
             vec![
                 linked(&format!("/evidence/{seq}"), &seq),
-                cell(&shown(row, "time")),
+                when(row),
                 cell(&shown(row, "kind")),
-                run.map_or_else(|| cell("–"), |run| linked(&format!("/runs/{run}"), run)),
+                run.map_or_else(|| cell("–"), |run| run_cell(&super::evidence::run_at(run, row), run)),
             ]
         }),
     );

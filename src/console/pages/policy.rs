@@ -3,14 +3,18 @@
 use std::sync::Arc;
 
 use interlock_domain::gate::rule::{Authority, Verb};
-use serde_json::{Value, json};
 
-use super::{Made, View};
+use super::evidence::run_at;
+use super::{Looked, Made, View};
 use crate::console::html::Html;
-use crate::console::page::{badge, cell, linked, shown, table};
+use crate::console::page::{Lang, badge, cell, linked, shown, table};
+use crate::engine::log::Search;
 
 /// Decisions that are shown.
-const ROWS: usize = 50;
+const ROWS: usize = 25;
+
+/// How a settlement says that it is a denial.
+const DENIED: &str = "\"denied\":true";
 
 pub(super) async fn page(view: &View<'_>) -> Made {
     let rules = Arc::clone(&view.console.settings.rules.borrow());
@@ -41,15 +45,39 @@ pub(super) async fn page(view: &View<'_>) -> Made {
             }),
         );
     }
-    let mut decisions = Vec::new();
-    for kind in ["permitted", "asked", "settled"] {
-        decisions.extend(view.rows("evidence.query", json!({ "kind": kind, "limit": ROWS })).await?);
+    // A denial has no row of its own kind: it is a settlement that says so.
+    let denied = Search { kinds: vec!["settled".to_owned()], text: Some(DENIED.to_owned()), ..search() };
+    let allowed = Search { kinds: vec!["permitted".to_owned(), "asked".to_owned()], ..search() };
+    let (denied, allowed) = tokio::join!(view.look(denied), view.look(allowed));
+    let denied = only_denied(denied?);
+    table_of(&mut main, view, view.pick("Denied last", "最近拒绝"), &denied);
+    table_of(&mut main, view, view.pick("Allowed and asked last", "最近允许与询问"), &allowed?);
+    Ok((view.pick("Policy", "策略").to_owned(), main))
+}
+
+fn search() -> Search {
+    Search { limit: ROWS, ..Search::default() }
+}
+
+/// What the words of somebody else say is no member.
+fn only_denied(mut found: Looked) -> Looked {
+    found.rows.retain(|row| row["detail"]["denied"] == true);
+    found
+}
+
+fn table_of(main: &mut Html, view: &View<'_>, title: &str, decisions: &Looked) {
+    main.element("h2", &[], title);
+    if let (Some(rest), true) = (decisions.rest, decisions.rows.len() < ROWS) {
+        let text = match view.asked.lang {
+            Lang::En => format!("Rows {rest} and older were not looked at."),
+            Lang::Zh => format!("未查找行 {rest} 及更早的记录。"),
+        };
+        main.element("p", &[("class", "quiet")], &text);
     }
-    // A settlement of what ran is no decision of the gate.
-    decisions.retain(|row| row["kind"] != "settled" || row["detail"].get("step").is_some_and(|step| !step.is_null()));
-    decisions.sort_by_key(|row| std::cmp::Reverse(row["seq"].as_u64()));
-    decisions.truncate(ROWS);
-    main.element("h2", &[], view.pick("Decided last", "最近裁决"));
+    if decisions.rows.is_empty() {
+        main.element("p", &[], view.pick("None.", "无。"));
+        return;
+    }
     let heads = [
         view.pick("Row", "行号"),
         view.pick("Call", "调用"),
@@ -59,10 +87,10 @@ pub(super) async fn page(view: &View<'_>) -> Made {
         view.pick("Why", "原因"),
     ];
     table(
-        &mut main,
-        view.pick("Decisions", "裁决"),
+        main,
+        title,
         &heads,
-        decisions.iter().map(|row| {
+        decisions.rows.iter().map(|row| {
             let (seq, detail) = (shown(row, "seq"), &row["detail"]);
             let (class, en, zh) = match row["kind"].as_str() {
                 Some("permitted") => ("good", "allowed", "允许"),
@@ -70,17 +98,33 @@ pub(super) async fn page(view: &View<'_>) -> Made {
                 _ => ("bad", "denied", "拒绝"),
             };
             let run = row["run"].as_str().unwrap_or_default();
-            let step =
-                if detail.get("step").is_some_and(Value::is_string) { shown(detail, "step") } else { shown(row, "to") };
+            // A permission says its step as its cause; a person's no is no step of the gate.
+            let step = if detail["step"].is_string() { shown(detail, "step") } else { shown(row, "cause") };
+            let why =
+                if detail["reason"].is_string() { view.reason(detail, "reason") } else { shown(detail, "message") };
             vec![
                 linked(&format!("/evidence/{seq}"), &seq),
-                linked(&format!("/runs/{run}"), &shown(row, "call")),
+                linked(&run_at(run, row), &shown(row, "call")),
                 badge(class, view.pick(en, zh)),
                 cell(&shown(detail, "rule")),
-                cell(&step),
-                cell(&shown(detail, "reason")),
+                cell(step_word(view, &step)),
+                cell(&why),
             ]
         }),
     );
-    Ok((view.pick("Policy", "策略").to_owned(), main))
+}
+
+/// A step of the gate; another word stays as it is.
+fn step_word<'t>(view: &View<'_>, step: &'t str) -> &'t str {
+    let zh = match step {
+        "precondition" => "前置检查",
+        "plan" => "计划模式",
+        "immune" => "保护项",
+        "rule" => "规则",
+        "scope" => "工作范围",
+        "mode" => "模式",
+        "denied_by_person" => "由人拒绝",
+        _ => return step,
+    };
+    view.pick(step, zh)
 }

@@ -49,7 +49,7 @@ pub(super) fn card(main: &mut Html, view: &View<'_>, question: &Value, points: &
     let mut known = vec![
         (view.pick("Tool", "工具"), shown(question, "tool")),
         (view.pick("Asked by", "请求者"), shown(question, "asker")),
-        (view.pick("Why it asks", "询问原因"), shown(question, "reason")),
+        (view.pick("Why it asks", "询问原因"), view.reason(question, "reason")),
         (view.pick("Rule", "规则"), shown(question, "rule")),
     ];
     if !device.is_empty() {

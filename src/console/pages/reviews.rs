@@ -46,7 +46,7 @@ pub(super) async fn page(view: &View<'_>) -> Made {
             vec![
                 cell(&number),
                 cell(&shown(version, "items")),
-                cell(&shown(version, "why")),
+                cell(&view.reason(version, "why")),
                 cell(&shown(version, "by")),
                 act,
             ]
@@ -72,7 +72,7 @@ fn card(main: &mut Html, view: &View<'_>, proposal: &Value) {
         &[
             (view.pick("Kind", "类别"), shown(proposal, "channel")),
             (view.pick("From", "来源"), format!("{} ({})", shown(proposal, "by"), shown(proposal, "source"))),
-            (view.pick("Why it waits", "等待原因"), shown(proposal, "why")),
+            (view.pick("Why it waits", "等待原因"), view.reason(proposal, "why")),
         ],
     );
     main.open("pre", &[("tabindex", "0")]).text(&shown(proposal, "body")).close("pre");

@@ -1,21 +1,30 @@
 //! One run from its beginning to its end: who asked, what the gate said, what was done, what came back.
 
-use serde_json::{Value, json};
+use interlock_domain::id::NotAnId;
+use serde_json::Value;
 
-use super::{Made, View};
+use super::{Made, View, row_of};
 use crate::console::html::Html;
-use crate::console::page::{cell, linked, shown, table};
+use crate::console::page::{Lang, cell, linked, shown, table};
 use crate::control::wire::{Kind, Trouble};
+use crate::engine::log::{Search, Seq};
 
-/// Rows of one run that are shown; the evidence has the rest.
+/// Rows of one run that are shown at once.
 const ROWS: usize = 500;
 
+/// How many rows after the one that somebody came from are looked at: what a run does next stands near it.
+const AHEAD: u64 = 20_000;
+
 pub(super) async fn page(view: &View<'_>, run: &str) -> Made {
-    let rows = view.rows("evidence.query", json!({ "run": run, "since": 1, "limit": ROWS })).await?;
+    let id = run.parse().map_err(|error: NotAnId| Trouble::new(Kind::Usage, error.to_string()))?;
+    let query = &view.asked.query;
+    let until = row_of(query.get("until"))?.or(row_of(query.get("row"))?.map(|row| Seq(row.0.saturating_add(AHEAD))));
+    let search = Search { until, run: Some(id), begin: Some("run_opened"), limit: ROWS, ..Search::default() };
+    let found = view.look(search).await?;
+    let (mut rows, rest) = (found.rows, found.rest);
+    rows.reverse();
     let Some(first) = rows.first() else {
-        return Err(
-            Trouble::new(Kind::NotFound, format!("the log has nothing of run {run}")).hint("interlock trace list")
-        );
+        return nothing_yet(view, run, rest);
     };
     let begun = first["mono_ns"].as_u64().unwrap_or(0);
     let mut main = Html::new();
@@ -47,11 +56,29 @@ pub(super) async fn page(view: &View<'_>, run: &str) -> Made {
             ]
         }),
     );
-    if rows.len() == ROWS {
-        let text = view.pick("The run has more rows; this is its beginning.", "该运行还有更多记录，这里只是开头。");
-        main.element("p", &[("class", "quiet")], text);
+    if let Some(rest) = rest {
+        further(&mut main, view, run, rest, view.pick("The run may have older rows.", "该运行可能还有更早的记录。"));
     }
     Ok((format!("{} {run}", view.pick("Run", "运行")), main))
+}
+
+/// Nothing of it was found, as far as was looked.
+fn nothing_yet(view: &View<'_>, run: &str, rest: Option<u64>) -> Made {
+    let Some(rest) = rest else {
+        let text = match view.asked.lang {
+            Lang::En => format!("the log has nothing of run {run}"),
+            Lang::Zh => format!("日志中没有运行 {run} 的记录"),
+        };
+        return Err(Trouble::new(Kind::NotFound, text).hint("interlock trace list"));
+    };
+    let mut main = Html::new();
+    further(&mut main, view, run, rest, view.pick("The newest rows have nothing of it.", "最新的记录中没有该运行。"));
+    Ok((format!("{} {run}", view.pick("Run", "运行")), main))
+}
+
+fn further(main: &mut Html, view: &View<'_>, run: &str, rest: u64, text: &str) {
+    main.open("p", &[("class", "pages")]).text(text).text(" ");
+    main.link(&format!("/runs/{run}?until={rest}"), view.pick("Look further back", "继续向前查找")).close("p");
 }
 
 /// The members of a detail, one beside the other.

@@ -2,12 +2,17 @@
 
 use serde_json::{Value, json};
 
-use super::{Made, View, nothing};
+use super::{Made, View, nothing, parsed};
+use crate::console::form::encoded;
 use crate::console::html::Html;
 use crate::console::page::{Deed, badge, cell, facts, linked, shown, table};
+use crate::engine::log::Search;
 
 /// Rows on one page.
 const ROWS: usize = 100;
+
+/// Rows of evidence on the page of one task.
+const HISTORY: usize = 50;
 
 /// The size of a chart of beats.
 const WIDTH: u64 = 120;
@@ -143,7 +148,8 @@ fn chart(view: &View<'_>, task: &str) -> Html {
 /// One task, with the diagnosis of one that is stuck.
 pub(super) async fn one(view: &View<'_>, task: &str) -> Made {
     let row = view.one("task.show", json!({ "task": task })).await?;
-    let history = view.rows("evidence.query", json!({ "task": task, "limit": 50 })).await?;
+    let search = Search { task: parsed(Some(task))?, limit: HISTORY, ..Search::default() };
+    let history = view.look(search).await?;
     let mut main = Html::new();
     main.open("p", &[("class", "verdict")]).put(&state(view, &row)).text(" ").text(&shown(&row, "advice")).close("p");
     main.open("div", &[("class", "card")]);
@@ -173,6 +179,10 @@ pub(super) async fn one(view: &View<'_>, task: &str) -> Made {
     deeds(&mut main, view, &row);
     main.raw("</div></div>");
     main.element("h2", &[], view.pick("What is recorded", "记录"));
-    super::evidence::rows(&mut main, view, &history);
+    super::evidence::rows(&mut main, view, &history.rows);
+    if let Some(rest) = history.rest {
+        let to = format!("/evidence?task={}&until={rest}", encoded(task));
+        main.open("p", &[("class", "pages")]).link(&to, view.pick("Look further back", "继续向前查找")).close("p");
+    }
     Ok((format!("{} {task}", view.pick("Task", "任务")), main))
 }

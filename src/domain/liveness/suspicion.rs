@@ -87,7 +87,8 @@ fn to_f32(count: u64) -> f32 {
 fn score(deviations: f64) -> f64 {
     let e = (-deviations * (1.5976 + 0.070_566 * deviations * deviations)).exp();
     let phi = if deviations > 0.0 { -(e / (1.0 + e)).log10() } else { -(1.0 - 1.0 / (1.0 + e)).log10() };
-    phi.max(0.0)
+    // The logarithm of one is a zero below zero, which would be shown with its sign.
+    phi.max(0.0) + 0.0
 }
 
 #[cfg(test)]
@@ -129,6 +130,14 @@ mod tests {
         let phi = history.phi(after, TAU).unwrap();
         assert!((phi - PHI_WARNS).abs() < 0.01, "{phi}");
         assert!(history.phi(Duration::from_secs(1), TAU).unwrap() < 0.1);
+    }
+
+    #[test]
+    fn a_silence_far_below_the_usual_is_a_plain_zero() {
+        for deviations in [-1.0, -5.0, -40.0, -1e6] {
+            let shown = format!("{:.1}", score(deviations));
+            assert!(!shown.starts_with('-'), "{deviations}: {shown}");
+        }
     }
 
     /// Healthy workers whose gaps vary by a factor of up to ten: how often a warning was wrong, of so many gaps.

@@ -257,6 +257,33 @@ impl Why {
         }
     }
 
+    /// What of the gate decided, where it was the gate: the step, the rule as it was written, and one sentence in English.
+    #[must_use]
+    pub fn decided_by(&self) -> Option<(Step, Option<&str>, &str)> {
+        match self {
+            Why::Denied { step, rule, reason }
+            | Why::NobodyToAsk { step, rule, reason }
+            | Why::DeniedRepeatedly { times: _, step, rule, reason } => Some((*step, rule.as_deref(), reason)),
+            Why::NoSuchTool { .. }
+            | Why::DefinitionChanged { .. }
+            | Why::BadInput { .. }
+            | Why::NoSuchDevice { .. }
+            | Why::NoSuchAction { .. }
+            | Why::DeniedByPerson { .. }
+            | Why::AskTimedOut
+            | Why::PolicyChanged
+            | Why::Busy { .. }
+            | Why::InputFlood { .. }
+            | Why::Cancelled
+            | Why::Superseded { .. }
+            | Why::NoEvidence
+            | Why::UnresolvedLimit { .. }
+            | Why::ParentEnded { .. }
+            | Why::NoSuchRun
+            | Why::Interrupted => None,
+        }
+    }
+
     fn chinese(&self) -> String {
         let by_rule = |rule: &Option<String>| rule.as_ref().map_or(String::new(), |rule| format!("（规则 {rule}）"));
         match self {

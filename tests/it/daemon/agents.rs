@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::{Daemon, Register};
 
 /// `interlock mcp`, spoken to by hand (MCP 2025-11-25, stdio).
-struct Agent {
+pub(super) struct Agent {
     child: Child,
     stdin: ChildStdin,
     stdout: BufReader<ChildStdout>,
@@ -16,7 +16,7 @@ struct Agent {
 }
 
 impl Agent {
-    fn of(daemon: &Daemon) -> Agent {
+    pub(super) fn of(daemon: &Daemon) -> Agent {
         let mut child = Command::new(env!("CARGO_BIN_EXE_interlock"))
             .arg("--socket")
             .arg(&daemon.socket)
@@ -55,7 +55,7 @@ impl Agent {
         }
     }
 
-    fn call(&mut self, tool: &str, input: Value) -> Value {
+    pub(super) fn call(&mut self, tool: &str, input: Value) -> Value {
         self.request("tools/call", json!({ "name": tool, "arguments": input }))["result"].clone()
     }
 }

@@ -10,32 +10,32 @@ use super::{DEADLINE, Daemon, Register};
 
 /// A browser of one person: it keeps its cookie, and nothing else.
 pub(super) struct Browser {
-    address: String,
-    cookie: String,
+    pub(super) address: String,
+    pub(super) cookie: String,
 }
 
 /// What came back.
 pub(super) struct Got {
     pub(super) status: u16,
-    head: String,
+    pub(super) head: String,
     pub(super) body: String,
 }
 
 impl Got {
-    fn header(&self, name: &str) -> Option<&str> {
+    pub(super) fn header(&self, name: &str) -> Option<&str> {
         let mut lines = self.head.lines().filter_map(|line| line.split_once(": "));
         lines.find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value)
     }
 }
 
-fn address(daemon: &Daemon) -> String {
+pub(super) fn address(daemon: &Daemon) -> String {
     let status = daemon.ask("status", json!({})).unwrap();
     let url = status["console"].as_str().unwrap().to_owned();
     url.trim_start_matches("http://").trim_end_matches('/').to_owned()
 }
 
 /// Sends bytes as they are, and reads until the other end closes.
-fn send(address: &str, request: &[u8]) -> Got {
+pub(super) fn send(address: &str, request: &[u8]) -> Got {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(DEADLINE)).unwrap();
     // The console may have said no before all of it was sent.
@@ -49,7 +49,7 @@ fn send(address: &str, request: &[u8]) -> Got {
 }
 
 impl Browser {
-    fn new(daemon: &Daemon) -> Browser {
+    pub(super) fn new(daemon: &Daemon) -> Browser {
         Browser { address: address(daemon), cookie: String::new() }
     }
 
@@ -65,11 +65,11 @@ impl Browser {
         browser
     }
 
-    fn log_in(&self, token: &str) -> Got {
+    pub(super) fn log_in(&self, token: &str) -> Got {
         self.request("POST", "/login", "", &format!("token={token}"))
     }
 
-    fn request(&self, method: &str, path: &str, headers: &str, body: &str) -> Got {
+    pub(super) fn request(&self, method: &str, path: &str, headers: &str, body: &str) -> Got {
         let (address, cookie) = (&self.address, &self.cookie);
         let form = if body.is_empty() {
             String::new()

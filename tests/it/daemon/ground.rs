@@ -196,17 +196,26 @@ fn a_reading_outside_of_its_range_is_invalid_and_still_done() {
 // ---- a part of the daemon that does not move ----
 
 /// Threads of a process that are held still, one by one, until this is dropped: what a wedge looks like from outside.
-struct Frozen(Vec<i32>);
+pub(super) struct Frozen(Vec<i32>);
 
 impl Frozen {
     /// All threads of that name, or none where the kernel does not let us.
     fn threads(daemon: &Daemon, name: &str) -> Option<Frozen> {
+        Frozen::those(daemon, name, |_, comm| comm == name)
+    }
+
+    /// One thread, by its number.
+    pub(super) fn thread(daemon: &Daemon, tid: u64) -> Option<Frozen> {
+        Frozen::those(daemon, &tid.to_string(), |number, _| number.to_string() == tid.to_string())
+    }
+
+    fn those(daemon: &Daemon, name: &str, is_it: impl Fn(i32, &str) -> bool) -> Option<Frozen> {
         let tasks = format!("/proc/{}/task", daemon.child.id());
         let mut frozen = Frozen(Vec::new());
         for entry in std::fs::read_dir(tasks).unwrap() {
             let path = entry.unwrap().path();
-            if std::fs::read_to_string(path.join("comm")).is_ok_and(|comm| comm.trim_end() == name) {
-                let tid: i32 = path.file_name().unwrap().to_str().unwrap().parse().unwrap();
+            let tid: i32 = path.file_name().unwrap().to_str().unwrap().parse().unwrap();
+            if std::fs::read_to_string(path.join("comm")).is_ok_and(|comm| is_it(tid, comm.trim_end())) {
                 // SAFETY: plain numbers; the thread is another process's, which is our child.
                 let held = unsafe {
                     libc::ptrace(libc::PTRACE_SEIZE, tid, 0, 0) == 0
