@@ -42,7 +42,7 @@ pub(super) fn settings(
     Ok(Settings {
         hosts: mcp::hosts(config.console.listen, &config.console.hosts),
         tls,
-        health: Arc::new(move |zh| (places.health)(&places.state, &places.socket, zh)),
+        health: Arc::new(move |zh| (places.health)(&places, zh)),
         rules,
     })
 }

@@ -54,6 +54,8 @@ pub struct Context {
     pub status: Value,
     /// How the export over MQTT goes, where there is one.
     pub mqtt: Option<watch::Receiver<Standing>>,
+    /// Which updates count.
+    pub updates: watch::Receiver<Value>,
     /// The configuration's owner.
     pub reload: Reload,
 }
@@ -482,6 +484,7 @@ fn status(context: &Context) -> Value {
         "living": figures.living,
         "gaps": figures.gaps,
     });
+    status["update"] = context.updates.borrow().clone();
     status["mqtt"] = context.mqtt.as_ref().map_or(Value::Null, |standing| standing.borrow().to_json());
     status
 }
