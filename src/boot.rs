@@ -14,6 +14,7 @@ mod own;
 mod reload;
 mod sandbox;
 mod surface;
+pub mod update;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -79,8 +80,8 @@ pub struct Places {
     pub state: PathBuf,
     /// The control socket.
     pub socket: PathBuf,
-    /// The checks of the machine, for the console: of this state directory and this socket; true for Chinese.
-    pub health: fn(&Path, &Path, bool) -> Vec<Value>,
+    /// The checks of the machine, for the console: of these places; true for Chinese.
+    pub health: fn(&Places, bool) -> Vec<Value>,
 }
 
 /// Why there is no daemon.
@@ -147,7 +148,8 @@ pub fn devices(config: &Config) -> Result<(Arc<Devices>, bool), ConfigError> {
 /// Why it could not be started.
 pub fn run(places: Places) -> Result<(), BootError> {
     crate::engine::journal::start();
-    let config = config::load(places.config.as_deref())?;
+    let mut config = config::load(places.config.as_deref())?;
+    let in_force = update::settle(&mut config, &places.state);
     let commands = load_commands(&config)?;
     // Before any thread: each inherits the blocked signals.
     let signals = Signals::take().map_err(|error| BootError::Other(error.into()))?;
@@ -192,6 +194,7 @@ pub fn run(places: Places) -> Result<(), BootError> {
     let writer = opened.store.writer();
     own::note_previous(&writer, opened.previous_ended, opened.previous_head);
     own::note_restored(&writer, &places.state);
+    in_force.note(&places.state, &writer);
     own::forget_ground_alarms(&keeper);
 
     // Before the runtime: a wedged runtime must not stop the supervisor.
@@ -253,6 +256,7 @@ pub fn run(places: Places) -> Result<(), BootError> {
     let made = Made {
         places,
         config,
+        in_force,
         commands,
         learned,
         notifier,
@@ -300,6 +304,7 @@ struct Numbers {
 struct Made {
     places: Places,
     config: Config,
+    in_force: update::InForce,
     commands: CommandSet,
     learned: (Learned, u64),
     notifier: Notifier,
@@ -328,6 +333,7 @@ async fn serve(made: Made) -> Result<(), BootError> {
     let Made {
         places,
         config,
+        in_force,
         commands,
         learned,
         notifier,
@@ -348,7 +354,7 @@ async fn serve(made: Made) -> Result<(), BootError> {
         Some(plant) => Arc::new(config::interlock::bind(plant.devices.clone(), &config.interlocks)?),
     };
     let (model_sender, model_receiver) = watch::channel(None);
-    let grounds = surface::grounds(&config, &places.state, model_receiver.clone())?;
+    let grounds = surface::grounds(&config, &places.state, model_receiver.clone());
     let access = mcp::access(&config)?;
     let settings = mcp::servers(&config, &places.state)?;
     let (down, updates) = crate::tool::mcp::Servers::new();
@@ -400,8 +406,8 @@ async fn serve(made: Made) -> Result<(), BootError> {
     if open > 0 {
         tracing::warn!(calls = open, "calls that the last run left open were settled; see `interlock ask list`");
     }
-    let later = model::later(&config, &places, tasks.supervisor().clone(), writer.clone(), models.clone())?;
-    let librarian = later.librarian.clone();
+    let later = model::later(&config, &in_force, &places, tasks.supervisor().clone(), writer.clone(), models.clone())?;
+    let (librarian, inference) = (later.librarian.clone(), later.inference.clone());
     let (learner, learner_inbox) = Learner::new(keeper.clone());
     let basis = commands.basis(Arc::clone(&devices));
     let ears = basis.ears(&learned.0, learned.1).map_err(|error| BootError::Other(error.into()))?;
@@ -483,6 +489,7 @@ async fn serve(made: Made) -> Result<(), BootError> {
     let socket =
         control::bind(&places.socket).map_err(|error| BootError::Socket { path: places.socket.clone(), error })?;
     let (reload, mut reloads) = mpsc::channel(1);
+    let updates_told = watch::Sender::new(in_force.to_json());
     let context = Arc::new(Context {
         listener: listener.clone(),
         mediator: mediator.clone(),
@@ -503,6 +510,7 @@ async fn serve(made: Made) -> Result<(), BootError> {
             exports.metrics,
         ),
         receivers: exports.receivers.clone(),
+        updates: updates_told.subscribe(),
         reload,
     });
     let console_running = console_listener
@@ -513,6 +521,8 @@ async fn serve(made: Made) -> Result<(), BootError> {
         config,
         learner,
         librarian,
+        inference,
+        updates_told,
         writer,
         mediator: mediator.clone(),
         servers: servers.clone(),

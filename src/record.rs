@@ -131,6 +131,9 @@ pub mod kind {
     pub const WAL_LARGE: &str = "wal_large";
     /// The state came from a backup; `detail` says which and when.
     pub const RESTORED: &str = "restored";
+    /// Which update of commands and model counts: `to` is `in_force` or `none`, or `not_loaded` when one of them does not
+    /// count although it should; `detail` says which and why.
+    pub const UPDATE: &str = "update";
     /// Somebody was let into the console, or is not any more; `to` says which, `detail` who, by whom and as what.
     pub const CONSOLE_PERSON: &str = "console_person";
     /// The log was held against its hashes and its head after a start; `to` is the verdict.

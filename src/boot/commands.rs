@@ -133,6 +133,11 @@ impl CommandSet {
         self.len() == 0
     }
 
+    /// Their ids.
+    pub fn ids(&self) -> impl Iterator<Item = &str> {
+        self.commands.list.iter().map(|command| command.id.as_str())
+    }
+
     /// How many are bound to a tool.
     #[must_use]
     pub fn bound(&self) -> usize {

@@ -44,7 +44,7 @@ pub(super) fn settings(
     rules: watch::Receiver<Arc<Rules>>,
 ) -> Settings {
     let places = places.clone();
-    Settings { access, health: Arc::new(move |zh| (places.health)(&places.state, &places.socket, zh)), rules }
+    Settings { access, health: Arc::new(move |zh| (places.health)(&places, zh)), rules }
 }
 
 /// Serves it.

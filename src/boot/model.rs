@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use super::update::InForce;
 use super::{BootError, Places};
 use crate::config::model::{self, Manifest};
 use crate::config::{Config, ConfigError};
@@ -45,11 +46,12 @@ fn of(manifest: Manifest, name: String, model: Bytes, labels: Bytes, pieces: Opt
     Source { name, model, model_sha256: sha256, labels, labels_sha256, pieces }
 }
 
-/// The classifier of a configuration; none when the model stage is switched off.
+/// The classifiers of a configuration, in the order in which they are tried: those of updates, then the one that it names
+/// or the embedded one. None when the model stage is switched off.
 ///
 /// # Errors
 /// See [`source`].
-pub fn of_config(config: &Config) -> Result<Option<(Source, Provider)>, ConfigError> {
+pub fn of_config(config: &Config, updates: &InForce) -> Result<Option<(Vec<Source>, Provider)>, ConfigError> {
     if !config.model.enabled {
         return Ok(None);
     }
@@ -58,18 +60,22 @@ pub fn of_config(config: &Config) -> Result<Option<(Source, Provider)>, ConfigEr
         model::Provider::Cann => Provider::Cann,
         model::Provider::Cpu => Provider::Cpu,
     };
-    Ok(Some((source(config.model.manifest.as_deref())?, provider)))
+    let mut sources = updates.models.clone();
+    sources.push(source(config.model.manifest.as_deref())?);
+    Ok(Some((sources, provider)))
 }
 
 /// The stages that need the world, as this configuration wants them.
 pub(super) fn later(
     config: &Config,
+    updates: &InForce,
     places: &Places,
     supervisor: Supervisor,
     writer: Writer,
     models: Models,
 ) -> Result<Later, BootError> {
-    let inference = of_config(config)?.map(|(source, provider)| Inference::new(source, provider, supervisor, writer));
+    let inference = of_config(config, updates)?;
+    let inference = inference.map(|(sources, provider)| Inference::new(sources, provider, supervisor, writer));
     let librarian =
         Librarian::start(places.state.join(Library::FILE)).map_err(|error| BootError::Other(error.into()))?;
     librarian.follow(config.knowledge_folders.clone(), shipped(config));

@@ -6,15 +6,16 @@ use std::sync::Arc;
 use interlock_domain::device::table::Devices;
 use interlock_domain::gate::rule::Rules;
 use interlock_domain::surface::Surface;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use super::{Places, commands, mcp, model, surface};
+use super::{Places, commands, mcp, model, surface, update};
 use crate::agents::bridge::Profiles;
 use crate::agents::core::Core;
 use crate::config::{self, Config};
 use crate::control::wire::{Kind, Trouble};
 use crate::engine::handle::{Grounds, Mediator};
+use crate::engine::inference::Inference;
 use crate::engine::learner::Learner;
 use crate::engine::librarian::Librarian;
 use crate::engine::servers::Servers;
@@ -30,6 +31,9 @@ pub(super) struct Reloader {
     pub(super) config: Config,
     pub(super) learner: Learner,
     pub(super) librarian: Option<Librarian>,
+    pub(super) inference: Option<Inference>,
+    /// What `status` says of updates.
+    pub(super) updates_told: watch::Sender<Value>,
     pub(super) mediator: Mediator,
     pub(super) servers: Servers,
     pub(super) writer: Writer,
@@ -72,7 +76,9 @@ impl Reloader {
 
     async fn swap(&mut self) -> Result<String, Refused> {
         let file = self.places.config.as_deref();
-        let config = config::load(file).map_err(refused)?;
+        let mut config = config::load(file).map_err(refused)?;
+        let updates = update::settle(&mut config, &self.places.state);
+        let models = model::of_config(&config, &updates).map_err(refused)?;
         let set = commands::load(&config).map_err(refused)?;
         self.fits(&config)?;
         let devices = match &self.plant {
@@ -80,7 +86,7 @@ impl Reloader {
             Some(plant) => Arc::new(config::interlock::bind(plant.clone(), &config.interlocks).map_err(refused)?),
         };
         let bug = |error: super::BootError| Refused::from(Trouble::new(Kind::Bug, error.to_string()));
-        let grounds = surface::grounds(&config, &self.places.state, self.model_sender.subscribe()).map_err(bug)?;
+        let grounds = surface::grounds(&config, &self.places.state, self.model_sender.subscribe());
         let tools = surface::tools(&config, Arc::clone(&devices), &grounds, self.servers.down()).map_err(bug)?;
         let base = surface::base(&devices, &config).map_err(bug)?;
         let servers = mcp::servers(&config, &self.places.state).map_err(refused)?;
@@ -111,6 +117,11 @@ impl Reloader {
         if let Some(librarian) = &self.librarian {
             librarian.follow(config.knowledge_folders.clone(), model::shipped(&config));
         }
+        if let (Some(inference), Some((sources, _))) = (&self.inference, models) {
+            inference.replace(sources);
+        }
+        updates.note(&self.places.state, &self.writer);
+        self.updates_told.send_replace(updates.to_json());
         self.config = config;
         let name = file.map_or_else(|| PathBuf::from("the embedded default"), PathBuf::from);
         Ok(format!("{} is in force: {count} commands, {} rules", name.display(), self.config.rules.all().len()))

@@ -21,21 +21,19 @@ use crate::engine::classify::Classify;
 use crate::engine::handle::Grounds;
 use crate::engine::mediator::{Settings, own_paths};
 use crate::engine::{agent, own};
-use crate::store::backup;
+use crate::store::{backup, update};
 use crate::tool::device::{DeviceTool, EVERY};
 use crate::tool::{About, Tools, device, files, http, shell};
 
 /// Where tools work: the first working directory of the configuration, else one in the state directory.
-pub(super) fn grounds(
-    config: &Config,
-    state: &Path,
-    models: watch::Receiver<Option<Arc<agent::Settings>>>,
-) -> Result<Grounds, BootError> {
+pub(super) fn grounds(config: &Config, state: &Path, models: watch::Receiver<Option<Arc<agent::Settings>>>) -> Grounds {
     let own = state.join("work");
     let cwd = config.work_dirs.first().cloned().unwrap_or_else(|| own.clone());
-    if cwd == own {
-        std::fs::create_dir_all(&cwd)
-            .map_err(|error| BootError::Other(anyhow::anyhow!("{}: {error}", cwd.display())))?;
+    if cwd == own
+        && let Err(error) = std::fs::create_dir_all(&cwd)
+    {
+        // A lost or read-only data partition stops no supervision: a command that wants to run there says so itself.
+        tracing::error!(kind = "WORK_DIR", %error, "{} cannot be made: commands have no place to run in", cwd.display());
     }
     // Where another mode asks people anyway, nobody needs an opinion.
     let asked = config.classifier.as_ref().filter(|_| config.mode == Mode::BypassPermissions);
@@ -45,13 +43,13 @@ pub(super) fn grounds(
             Classifier::Model => Classify::model(models),
         })
     });
-    Ok(Grounds {
+    Grounds {
         cwd,
         reach: Arc::new(super::sandbox::reach(config, state)),
         home: std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute()),
         work_dirs: config.work_dirs.iter().filter_map(|dir| dir.to_str()).map(str::to_owned).collect(),
         classify,
-    })
+    }
 }
 
 /// The code that acts on the world.
@@ -227,6 +225,8 @@ fn own(config: &Config, places: &Places) -> Vec<PathBuf> {
         backup::ASIDE,
         backup::NEW,
         backup::NOTE,
+        update::FOLDER,
+        update::FLOOR,
     ];
     let mut paths: Vec<PathBuf> = of_state.iter().map(|name| places.state.join(name)).collect();
     paths.extend(config.file.clone());
@@ -276,7 +276,7 @@ mod tests {
             config: None,
             state: state.path().to_owned(),
             socket: state.path().join("s"),
-            health: |_, _, _| Vec::new(),
+            health: |_, _| Vec::new(),
         };
         let settings = settings(&crate::config::load(None).unwrap(), &places);
         for folder in ["keys", "aside", "restore-new"] {

@@ -4,6 +4,7 @@ mod console;
 mod keep;
 mod record;
 mod understand;
+mod update;
 
 use std::path::PathBuf;
 
@@ -18,6 +19,7 @@ pub use understand::{
     CommandsListArgs, CommandsTestArgs, CommandsVerb, ImportArgs, KnowledgeFrom, KnowledgeVerb, LearnPolicy, LearnVerb,
     MatchArgs, ProposeArgs,
 };
+pub use update::{ApplyArgs, PackArgs, UpdateFrom, UpdateVerb};
 
 /// An interlock between whoever proposes an action and whatever acts.
 #[derive(Debug, Parser)]
@@ -134,6 +136,9 @@ pub enum Verb {
     /// Moves the state aside: the next start begins with nothing; no daemon may run.
     #[command(after_help = "Example:\n  interlock factory-reset --yes")]
     FactoryReset(ResetArgs),
+    /// Signed updates of commands and of the classifier, carried here in one file.
+    #[command(subcommand)]
+    Update(UpdateVerb),
     /// What support needs, with secrets removed; needs no daemon and sends nothing.
     #[command(after_help = "Example:\n  interlock support-bundle /tmp/box-7.tar.gz")]
     SupportBundle(BundleArgs),
@@ -466,6 +471,9 @@ pub struct DoctorArgs {
     /// The state directory to look at.
     #[arg(long, value_name = "DIR")]
     pub state: Option<PathBuf>,
+    /// The configuration; the default is /etc/interlock/interlock.toml if it is there.
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
     /// The bring-up of an Ascend accelerator instead, step by step: nodes, driver, toolkit, provider, session, outputs.
     #[arg(long)]
     pub npu: bool,
@@ -480,6 +488,9 @@ pub struct CheckArgs {
     /// The configuration; the default is /etc/interlock/interlock.toml.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
+    /// The state directory, whose updates are read too.
+    #[arg(long, value_name = "DIR")]
+    pub state: Option<PathBuf>,
     /// One JSON object.
     #[arg(long)]
     pub json: bool,

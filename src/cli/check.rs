@@ -13,9 +13,13 @@ use crate::config;
 
 pub(super) fn check(args: &CheckArgs, out: &Out) -> Result<(), CliError> {
     let file: Option<PathBuf> = places::config(args.config.as_deref());
-    let config = config::load(file.as_deref())?;
+    let mut config = config::load(file.as_deref())?;
+    let updates = match places::state(args.state.as_deref()) {
+        Some(state) => boot::update::settle(&mut config, &state),
+        None => boot::update::InForce::default(),
+    };
     let commands = boot::load_commands(&config)?;
-    boot::model::of_config(&config)?;
+    boot::model::of_config(&config, &updates)?;
     boot::receivers(&config)?;
     let (devices, simulated) = boot::devices(&config)?;
     let bound = commands.bound();
@@ -49,7 +53,8 @@ pub(super) fn check(args: &CheckArgs, out: &Out) -> Result<(), CliError> {
             "skills": config.extensions.skills.len(),
             "aliases": config.extensions.aliases.len(),
             "checks": config.extensions.maintenance.len(),
-            "warnings": warnings(&config),
+            "updates": updates.to_json(),
+            "warnings": warnings(&config, &updates),
         }))?;
         return ended;
     }
@@ -71,11 +76,15 @@ pub(super) fn check(args: &CheckArgs, out: &Out) -> Result<(), CliError> {
     let (servers, skills, checks) = (config.mcp.servers.len(), more.skills.len(), more.maintenance.len());
     out.line(&format!("  servers  {servers} ({} plugins)", more.manifests.len()))?;
     out.line(&format!("  skills   {skills}, aliases {}, checks {checks}", more.aliases.len()))?;
-    warnings(&config).iter().try_for_each(|warning| out.line(&format!("warning: {warning}")))?;
+    if !updates.is_shipped() {
+        out.line(&format!("  updates  {}", updates.line()[0]))?;
+    }
+    warnings(&config, &updates).iter().try_for_each(|warning| out.line(&format!("warning: {warning}")))?;
     ended
 }
 
 /// What the writer of a rule should know.
-fn warnings(config: &config::Config) -> Vec<String> {
-    config.rules.all().iter().filter_map(|rule| rule.warning().map(str::to_owned)).collect()
+fn warnings(config: &config::Config, updates: &boot::update::InForce) -> Vec<String> {
+    let of_rules = config.rules.all().iter().filter_map(|rule| rule.warning().map(str::to_owned));
+    of_rules.chain(updates.warnings()).collect()
 }

@@ -7,6 +7,7 @@
 mod bring_up;
 mod npu;
 mod sandbox;
+mod updates;
 
 use std::env;
 use std::fmt;
@@ -21,11 +22,13 @@ use super::doctor_model::{self, ModelFacts};
 use super::error::{CliError, Exit};
 use super::out::Out;
 use super::places;
+use crate::boot::Places as Daemon;
 use crate::store;
 use crate::sys::clock::{self, TimeQuality};
 use crate::sys::sandbox::{Support, support};
 use crate::sys::{machine, open, pidfd};
 pub use npu::Npus;
+pub use updates::Updates;
 
 /// Below this the evidence log has no room for a day of a busy box.
 const FREE_WANTED: u64 = 512 << 20;
@@ -106,7 +109,10 @@ pub(super) fn doctor(args: &DoctorArgs, socket: Option<&Path>, out: &Out) -> Res
     })?;
     let lines = match args.npu {
         true => bring_up::lines(&bring_up::examine()),
-        false => lines(&examine(&state, &places::client_socket(socket), store::sqlite_version())),
+        false => {
+            let config = places::config(args.config.as_deref());
+            lines(&examine(&state, &places::client_socket(socket), config.as_deref(), store::sqlite_version()))
+        }
     };
     for line in &lines {
         if args.json {
@@ -122,9 +128,10 @@ pub(super) fn doctor(args: &DoctorArgs, socket: Option<&Path>, out: &Out) -> Res
 }
 
 /// The lines for whoever is not at the command line; true for Chinese.
-pub(super) fn health(state: &Path, socket: &Path, zh: bool) -> Vec<Value> {
+pub(super) fn health(daemon: &Daemon, zh: bool) -> Vec<Value> {
     let lang = if zh { Lang::Zh } else { Lang::En };
-    lines(&examine(state, socket, store::sqlite_version())).iter().map(|line| line.json(lang)).collect()
+    let facts = examine(&daemon.state, &daemon.socket, daemon.config.as_deref(), store::sqlite_version());
+    lines(&facts).iter().map(|line| line.json(lang)).collect()
 }
 
 /// What was seen on this machine.
@@ -172,6 +179,8 @@ pub struct Facts {
     pub npus: Npus,
     /// What there is for the sandbox of commands.
     pub sandbox: Support,
+    /// Which updates count.
+    pub updates: Updates,
 }
 
 /// What was seen of the state directory.
@@ -189,9 +198,9 @@ pub struct StateFacts {
     pub file_system: Option<String>,
 }
 
-/// Looks at this machine. `sqlite` is the version that the store is built with.
+/// Looks at this machine. `config` is the daemon's configuration, `sqlite` the version that the store is built with.
 #[must_use]
-pub fn examine(state: &Path, socket: &Path, sqlite: &str) -> Facts {
+pub fn examine(state: &Path, socket: &Path, config: Option<&Path>, sqlite: &str) -> Facts {
     let uname = machine::uname();
     let cpu = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let implementer = format!("CPU implementer\t: {PHYTIUM_IMPLEMENTER}");
@@ -219,6 +228,7 @@ pub fn examine(state: &Path, socket: &Path, sqlite: &str) -> Facts {
         has_lse: cpu.lines().any(|line| line.starts_with("Features") && line.split(' ').any(|flag| flag == "atomics")),
         npus: npu::examine(),
         sandbox: support(),
+        updates: updates::examine(state, config),
     }
 }
 
@@ -287,6 +297,7 @@ pub fn lines(facts: &Facts) -> Vec<Line> {
         doctor_model::model_line(&facts.model),
         npu::judge(&facts.npus),
         sandbox::judge(facts.sandbox),
+        updates::judge(&facts.updates),
     ]
 }
 
@@ -527,6 +538,8 @@ fn network(loopback: &Result<(), String>) -> Line {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::boot::update::{InForce, Of, Refused};
+    use crate::store::update::Part;
 
     fn good() -> Facts {
         Facts {
@@ -557,6 +570,7 @@ mod tests {
             has_lse: true,
             npus: Npus::default(),
             sandbox: Support { landlock: Some(6), seccomp: true },
+            updates: Updates::Seen(InForce::default()),
         }
     }
 
@@ -623,6 +637,27 @@ mod tests {
              daemon may -> allow fewer commands without a question; use a kernel (Linux 5.13 or later) with \
              CONFIG_SECCOMP_FILTER and CONFIG_SECURITY_LANDLOCK",
         );
+        check("update", |_| {}, "ok   update       commands as shipped, model as shipped");
+        let of = Of { version: "2026.12".to_owned(), id: "1f".repeat(32), signer: "2e".repeat(32) };
+        let active = InForce { commands: Some(of), ..InForce::default() };
+        check(
+            "update",
+            |facts| facts.updates = Updates::Seen(active.clone()),
+            "ok   update       commands 2026.12, model as shipped",
+        );
+        let refused = Refused { part: Part::Model, id: "3d".repeat(32), why: "it is not what was signed".to_owned() };
+        check(
+            "update",
+            |facts| facts.updates = Updates::Seen(InForce { refused: vec![refused], ..active.clone() }),
+            "BAD  update       commands 2026.12, model as shipped, model 3d3d3d3d3d3d does not count: it is not what was \
+             signed -> apply it again, or interlock update none",
+        );
+        check(
+            "update",
+            |facts| facts.updates = Updates::Seen(InForce { overridden: vec![Part::Commands], ..InForce::default() }),
+            "note update       commands of the configuration, model as shipped -> an update is active and does not \
+             count: take [commands] files or [model] manifest out, or interlock update none",
+        );
         check(
             "network",
             |facts| facts.loopback = Err("no such device".to_owned()),
@@ -664,10 +699,10 @@ mod tests {
     fn this_machine_is_looked_at_without_a_trace() {
         let place = tempfile::tempdir().unwrap();
         let state = place.path().join("state/interlock");
-        let facts = examine(&state, &place.path().join("interlock.sock"), "3.53.0");
+        let facts = examine(&state, &place.path().join("interlock.sock"), None, "3.53.0");
         assert!(facts.kernel.starts_with("Linux") && facts.state.writable && !facts.state.exists);
         assert_eq!((facts.loopback.clone(), facts.socket_exists), (Ok(()), false));
-        assert_eq!(lines(&facts).len(), 12);
+        assert_eq!(lines(&facts).len(), 13);
         assert_eq!(fs::read_dir(place.path()).unwrap().count(), 0);
     }
 }

@@ -38,6 +38,7 @@ mod status;
 mod support;
 mod task;
 mod trace;
+mod update;
 mod watch;
 mod workflow;
 
@@ -105,6 +106,7 @@ fn verb(cli: &Cli, out: &Out) -> Result<ExitCode, CliError> {
         Verb::Backup(args) => keep::backup(args, out),
         Verb::Restore(args) => keep::restore(args, out),
         Verb::FactoryReset(args) => keep::factory_reset(args, out),
+        Verb::Update(verb) => update::update(verb, client, out),
         Verb::SupportBundle(args) => support::support_bundle(args, cli.socket.as_deref(), out),
         Verb::Completions { shell } => generate::print_completions(*shell, out),
         Verb::Man => generate::print_manual(out),

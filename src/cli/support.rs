@@ -99,7 +99,9 @@ pub(super) fn support_bundle(args: &BundleArgs, socket: Option<&Path>, out: &Out
 }
 
 fn fill(bundle: &mut Bundle, args: &BundleArgs, state: &Path, socket: Option<&Path>, out: &Out) -> io::Result<()> {
-    let facts = doctor::examine(state, &places::client_socket(socket), crate::store::sqlite_version());
+    let config = places::config(args.config.as_deref());
+    let facts =
+        doctor::examine(state, &places::client_socket(socket), config.as_deref(), crate::store::sqlite_version());
     let lines =
         doctor::lines(&facts).iter().map(|line| scrub::scrubbed(&line.json(out.lang())).to_string() + "\n").collect();
     bundle.part("doctor.jsonl", Ok(lines))?;

@@ -39,6 +39,8 @@ pub(super) struct File {
     #[serde(default)]
     pub(super) model: Model,
     #[serde(default)]
+    pub(super) update: Update,
+    #[serde(default)]
     pub(super) knowledge: Knowledge,
     /// Read by `config::extend`.
     #[serde(default, rename = "alias")]
@@ -119,6 +121,12 @@ pub(super) struct Liveness {
 pub(super) struct Evidence {
     pub(super) quota_mib: Option<Spanned<u64>>,
     pub(super) hash: Option<Spanned<String>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Update {
+    pub(super) keys: Option<PathBuf>,
 }
 
 #[derive(Debug, Default, Deserialize)]

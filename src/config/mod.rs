@@ -144,6 +144,8 @@ pub struct Config {
     pub evidence_hash: EvidenceHash,
     /// The command files; none means the shipped ones.
     pub command_files: Vec<PathBuf>,
+    /// The list of keys whose updates count; none for the usual place.
+    pub update_keys: Option<PathBuf>,
     /// Where voice front ends reach the daemon over TCP.
     pub wyoming_listen: Option<SocketAddr>,
     /// The same over a Unix socket.
@@ -359,6 +361,7 @@ pub fn check(path: &Path, text: &str) -> Result<Config, ConfigError> {
         evidence_quota: quota_mib << 20,
         evidence_hash,
         command_files: file.commands.files.iter().map(|file| directory.join(file.get_ref())).collect(),
+        update_keys: file.update.keys.as_ref().map(|keys| directory.join(keys)),
         wyoming_listen: wyoming_listen(&file.wyoming).map_err(|span| {
             wrong(span, "whoever reaches this address can command without a password".to_owned())
                 .hint("use 127.0.0.1:PORT, or say open-network = true when the network is closed")

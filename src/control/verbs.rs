@@ -9,7 +9,7 @@ use interlock_domain::id::{CallId, RunId, Seq, TaskId, ToolName};
 use interlock_domain::request::{Asker, Via};
 use serde_json::{Map, Value, json};
 use tokio::net::unix::OwnedWriteHalf;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use super::wire::{Kind, Request, Says, Trouble};
 use super::{ask, learn, people};
@@ -54,6 +54,8 @@ pub struct Context {
     pub status: Value,
     /// How it goes with the plant's own systems.
     pub receivers: Vec<Receiver>,
+    /// Which updates count.
+    pub updates: watch::Receiver<Value>,
     /// The configuration's owner.
     pub reload: Reload,
 }
@@ -482,6 +484,7 @@ fn status(context: &Context) -> Value {
         "living": figures.living,
         "gaps": figures.gaps,
     });
+    status["update"] = context.updates.borrow().clone();
     let mut export = Map::new();
     for receiver in &context.receivers {
         export.insert(receiver.sink.to_owned(), receiver.standing.borrow().to_json());

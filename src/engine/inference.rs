@@ -7,7 +7,7 @@
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use interlock_domain::command::resolution::Candidate;
@@ -105,7 +105,9 @@ pub struct Lesson {
 
 /// What the thread and the handles share.
 struct Shared {
-    source: Source,
+    /// The models, in the order in which they are tried: the first that loads answers. A lock and not a message: only the
+    /// newest list counts, each life of the thread begins with it, and it is held only while the pointer is read or set.
+    sources: Mutex<Arc<Vec<Source>>>,
     provider: Provider,
     /// A lock and not a channel end of its own: a new life of the thread takes the inbox over from one that hangs, and
     /// it is held only while a question is taken out.
@@ -114,7 +116,8 @@ struct Shared {
     /// it is held only while the pointer is read or set.
     lesson: Mutex<Option<Arc<Lesson>>>,
     started: AtomicBool,
-    off: OnceLock<String>,
+    /// Why there is no model. A lock for the same reason.
+    off: Mutex<Option<String>>,
     supervisor: Supervisor,
     writer: Writer,
 }
@@ -127,17 +130,17 @@ pub struct Inference {
 }
 
 impl Inference {
-    /// Nothing is loaded and no thread is made until the first question.
+    /// Nothing is loaded and no thread is made until the first question. Of `sources`, the first that loads answers.
     #[must_use]
-    pub fn new(source: Source, provider: Provider, supervisor: Supervisor, writer: Writer) -> Inference {
+    pub fn new(sources: Vec<Source>, provider: Provider, supervisor: Supervisor, writer: Writer) -> Inference {
         let (way, inbox) = Way::new(PATIENCE);
         let shared = Shared {
-            source,
+            sources: Mutex::new(Arc::new(sources)),
             provider,
             inbox: Mutex::new(inbox),
             lesson: Mutex::new(None),
             started: AtomicBool::new(false),
-            off: OnceLock::new(),
+            off: Mutex::new(None),
             supervisor,
             writer,
         };
@@ -152,13 +155,13 @@ impl Inference {
         if !self.shared.started.swap(true, Ordering::AcqRel) {
             self.start().await;
         }
-        if let Some(why) = self.shared.off.get() {
-            return Err(Without::Off(why.clone()));
+        if let Some(why) = self.shared.off() {
+            return Err(Without::Off(why));
         }
         let answered = self.way.ask(text).await;
         // It may have gone off while this sentence waited.
-        let answered = match (answered, self.shared.off.get()) {
-            (Err(Without::Ended), Some(why)) => Err(Without::Off(why.clone())),
+        let answered = match (answered, self.shared.off()) {
+            (Err(Without::Ended), Some(why)) => Err(Without::Off(why)),
             (answered, _) => answered,
         };
         if let Err(without) = &answered {
@@ -172,6 +175,20 @@ impl Inference {
         *self.shared.lesson.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(lesson));
     }
 
+    /// Other models from now on; the same list again changes nothing. What is off is tried anew at the next question.
+    pub fn replace(&self, sources: Vec<Source>) {
+        let mut kept = self.shared.sources.lock().unwrap_or_else(PoisonError::into_inner);
+        if **kept == sources {
+            return;
+        }
+        *kept = Arc::new(sources);
+        drop(kept);
+        let was_off = self.shared.off.lock().unwrap_or_else(PoisonError::into_inner).take().is_some();
+        if was_off {
+            self.shared.started.store(false, Ordering::Release);
+        }
+    }
+
     async fn start(&self) {
         if runtime::find().is_none() {
             self.shared.switch_off(&runtime::RuntimeError::NotFound.to_string());
@@ -179,6 +196,8 @@ impl Inference {
         }
         let mut spec = TaskSpec::new("infer", "classifies sentences that words and sounds do not decide");
         spec.policy = Policy::RESTART;
+        // "Cancel the task" is said of what a person or an agent started; nobody would begin this one again.
+        spec.own = true;
         let shared = Arc::clone(&self.shared);
         let spawned = self.shared.supervisor.spawn_again(spec, move |heart| serve(&heart, &shared)).await;
         match spawned {
@@ -190,11 +209,59 @@ impl Inference {
 }
 
 impl Shared {
+    fn sources(&self) -> Arc<Vec<Source>> {
+        Arc::clone(&self.sources.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn off(&self) -> Option<String> {
+        self.off.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     fn switch_off(&self, why: &str) {
-        if self.off.set(why.to_owned()).is_ok() {
+        let mut off = self.off.lock().unwrap_or_else(PoisonError::into_inner);
+        if off.is_none() {
+            *off = Some(why.to_owned());
+            drop(off);
             tracing::warn!(why, "the model stage is off; sentences are understood by words and sounds");
-            self.record("off", why.into(), json!({ "model": self.source.name, "sha256": self.source.model_sha256 }));
+            let names: Vec<_> = self.sources().iter().map(|source| source.name.clone()).collect();
+            self.record("off", why.into(), json!({ "model": names.first(), "models": names }));
         }
+    }
+
+    /// The first of the models that loads.
+    fn load(&self, heart: &Heart, sources: &[Source]) -> Result<(Classifier, String), String> {
+        let mut why = "there is no model".to_owned();
+        for source in sources {
+            heart.external_phase("load", LOAD_LIMIT);
+            let loaded = Classifier::load(source, self.provider);
+            heart.phase_over();
+            match loaded {
+                Ok(classifier) => {
+                    let running = classifier.running().clone();
+                    tracing::info!(provider = %running, library = %running.library.display(), "the model is loaded");
+                    let detail = json!({
+                        "model": source.name, "sha256": source.model_sha256,
+                        "library": running.library.display().to_string(), "build": running.build,
+                        "providers": running.assigned.iter().map(|(name, nodes)| json!({ "name": name, "nodes": nodes })).collect::<Vec<_>>(),
+                        "fell_back": running.fell_back,
+                    });
+                    self.record("loaded", running.to_string(), detail);
+                    return Ok((classifier, source.model_sha256.clone()));
+                }
+                Err(error) => {
+                    why = error.to_string();
+                    if sources.len() > 1 {
+                        tracing::error!(kind = "MODEL_NOT_LOADED", model = source.name, why, "the next model is tried");
+                        self.record(
+                            "not_loaded",
+                            why.clone(),
+                            json!({ "model": source.name, "sha256": source.model_sha256 }),
+                        );
+                    }
+                }
+            }
+        }
+        Err(why)
     }
 
     fn record(&self, to: &'static str, cause: String, detail: Value) {
@@ -213,7 +280,13 @@ impl Shared {
     }
 
     /// Teaches the newest lesson unless that is done, and says what came of it.
-    fn learn(&self, heart: &Heart, classifier: &mut Classifier, known: &mut Option<Arc<Lesson>>) -> Result<(), String> {
+    fn learn(
+        &self,
+        heart: &Heart,
+        loaded: &mut (Classifier, String),
+        known: &mut Option<Arc<Lesson>>,
+    ) -> Result<(), String> {
+        let (classifier, model_sha256) = loaded;
         let newest = self.lesson();
         let is_known = match (&newest, &*known) {
             (Some(newest), Some(known)) => Arc::ptr_eq(newest, known),
@@ -233,7 +306,7 @@ impl Shared {
         let detail = |head: Option<String>| {
             json!({
                 "version": lesson.version, "sentences": lesson.course.taught.len(), "head_sha256": head,
-                "model_sha256": self.source.model_sha256, "ms": begun.elapsed().as_millis(),
+                "model_sha256": model_sha256, "ms": begun.elapsed().as_millis(),
             })
         };
         match taught.map_err(|error| error.to_string())? {
@@ -263,44 +336,52 @@ fn batch(first: Job, rows: usize, mut more: impl FnMut() -> Option<Job>) -> Vec<
 
 /// One life of the thread.
 fn serve(heart: &Heart, shared: &Shared) -> Finished {
-    heart.external_phase("load", LOAD_LIMIT);
-    let loaded = Classifier::load(&shared.source, shared.provider);
-    heart.phase_over();
-    let mut classifier = match loaded {
-        Ok(classifier) => classifier,
-        Err(error) => {
-            // What is wrong with a file or a library stays wrong: another life would only find the same.
-            shared.switch_off(&error.to_string());
-            while shared.take(Duration::ZERO).is_ok() {}
-            return Finished::Done(json!({ "off": error.to_string() }));
+    loop {
+        let sources = shared.sources();
+        match shared.load(heart, &sources) {
+            Ok(loaded) => {
+                if let Some(finished) = answer(heart, shared, &sources, loaded) {
+                    return finished;
+                }
+            }
+            Err(why) => {
+                // What is wrong with a file or a library stays wrong: another life would only find the same.
+                shared.switch_off(&why);
+                while shared.take(Duration::ZERO).is_ok() {}
+                return Finished::Done(json!({ "off": why }));
+            }
         }
-    };
-    let running = classifier.running().clone();
-    tracing::info!(provider = %running, library = %running.library.display(), "the model is loaded");
-    let detail = json!({
-        "model": shared.source.name, "sha256": shared.source.model_sha256,
-        "library": running.library.display().to_string(), "build": running.build,
-        "providers": running.assigned.iter().map(|(name, nodes)| json!({ "name": name, "nodes": nodes })).collect::<Vec<_>>(),
-        "fell_back": running.fell_back,
-    });
-    shared.record("loaded", running.to_string(), detail);
+    }
+}
+
+/// Answers with one model; nothing when other models are wanted.
+fn answer(
+    heart: &Heart,
+    shared: &Shared,
+    sources: &Arc<Vec<Source>>,
+    mut loaded: (Classifier, String),
+) -> Option<Finished> {
     let mut known = None;
     loop {
-        if let Err(why) = shared.learn(heart, &mut classifier, &mut known) {
-            return Finished::Failed(why);
+        if !Arc::ptr_eq(sources, &shared.sources()) {
+            return None;
+        }
+        if let Err(why) = shared.learn(heart, &mut loaded, &mut known) {
+            return Some(Finished::Failed(why));
         }
         heart.idle();
         let first = match shared.take(LOOK) {
             Ok(job) => job,
-            Err(RecvTimeoutError::Timeout) if heart.should_stop() => return Finished::Stopped(Value::Null),
+            Err(RecvTimeoutError::Timeout) if heart.should_stop() => return Some(Finished::Stopped(Value::Null)),
             Err(RecvTimeoutError::Timeout) => continue,
             // Every handle is gone: nobody will ask again.
-            Err(RecvTimeoutError::Disconnected) => return Finished::Stopped(Value::Null),
+            Err(RecvTimeoutError::Disconnected) => return Some(Finished::Stopped(Value::Null)),
         };
         heart.beat();
-        if let Err(why) = shared.learn(heart, &mut classifier, &mut known) {
-            return Finished::Failed(why);
+        if let Err(why) = shared.learn(heart, &mut loaded, &mut known) {
+            return Some(Finished::Failed(why));
         }
+        let classifier = &mut loaded.0;
         let jobs = batch(first, classifier.rows(), || shared.take(Duration::ZERO).ok());
         let asked: Vec<&str> = jobs.iter().map(|job| job.text.as_str()).collect();
         heart.external_phase("inference", RUN_LIMIT);
@@ -313,7 +394,7 @@ fn serve(heart: &Heart, shared: &Shared) -> Finished {
                     let _ = job.back.send(labels);
                 }
             }
-            Err(error) => return Finished::Failed(error.to_string()),
+            Err(error) => return Some(Finished::Failed(error.to_string())),
         }
     }
 }

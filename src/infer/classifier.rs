@@ -51,6 +51,30 @@ pub struct Source {
     pub pieces: Option<(Bytes, String)>,
 }
 
+impl Source {
+    /// Holds every file against its hash, as loading does, without a runtime; gives the labels.
+    ///
+    /// # Errors
+    /// Which file is not what it should be.
+    pub fn checked(&self) -> Result<Vec<String>, ModelError> {
+        checked(&self.model, &self.model_sha256, &self.name)?;
+        if let Some((bytes, hash)) = &self.pieces {
+            self.text(bytes, hash, "pieces")?;
+        }
+        self.checked_labels()
+    }
+
+    fn checked_labels(&self) -> Result<Vec<String>, ModelError> {
+        Ok(self.text(&self.labels, &self.labels_sha256, "labels")?.lines().map(str::to_owned).collect())
+    }
+
+    fn text(&self, bytes: &Bytes, hash: &str, of: &str) -> Result<String, ModelError> {
+        let read = checked(bytes, hash, &format!("the {of} of {}", self.name))?;
+        let misfit = |_| ModelError::Misfit { name: self.name.clone(), fact: format!("its {of} are not UTF-8") };
+        String::from_utf8(read.into_owned()).map_err(misfit)
+    }
+}
+
 /// Sentences that were learned, and those that a head must leave as they are.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Course {
@@ -154,14 +178,9 @@ impl Classifier {
     /// Which file is not what it should be, or what ONNX Runtime says.
     pub fn load(source: &Source, provider: Provider) -> Result<Classifier, ModelError> {
         let misfit = |fact: String| ModelError::Misfit { name: source.name.clone(), fact };
-        let text = |bytes: &Bytes, hash: &str, of: &str| -> Result<String, ModelError> {
-            let read = checked(bytes, hash, &format!("the {of} of {}", source.name))?;
-            String::from_utf8(read.into_owned()).map_err(|_| misfit(format!("its {of} are not UTF-8")))
-        };
-        let labels: Vec<String> =
-            text(&source.labels, &source.labels_sha256, "labels")?.lines().map(str::to_owned).collect();
+        let labels = source.checked_labels()?;
         let pieces = match &source.pieces {
-            Some((bytes, hash)) => Some(Pieces::read(&text(bytes, hash, "pieces")?).map_err(misfit)?),
+            Some((bytes, hash)) => Some(Pieces::read(&source.text(bytes, hash, "pieces")?).map_err(misfit)?),
             None => None,
         };
         let bytes = checked(&source.model, &source.model_sha256, &source.name)?;

@@ -44,6 +44,22 @@ impl Key {
         Ok(key)
     }
 
+    /// The maker's key in a file of its own, as `interlock-slots seal` has it; made if it is not there, and then true.
+    ///
+    /// # Errors
+    /// When the file is there but holds no key, or cannot be read or made.
+    pub fn of_file(path: &Path) -> Result<(Key, bool), StoreError> {
+        if let Some(seed) = read_hex(path)? {
+            return Ok((Key(SigningKey::from_bytes(&seed)), false));
+        }
+        let mut seed = [0; 32];
+        getrandom::fill(&mut seed).map_err(|e| StoreError::io(path, io::Error::other(e)))?;
+        let new = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+        let write = |mut file: File| writeln!(file, "{}", hex(&seed)).and_then(|()| file.sync_all());
+        new.and_then(write).map_err(|e| StoreError::io(path, e))?;
+        Ok((Key(SigningKey::from_bytes(&seed)), true))
+    }
+
     /// The half that everyone may know.
     #[must_use]
     pub fn public(&self) -> PublicKey {

@@ -25,7 +25,8 @@
 //!
 //! Fixed for good in `contracts.md`, "State". `evidence/<first>.db` ([`segment`]), `evidence/head` ([`head`]),
 //! `evidence/checkpoints` ([`checkpoint`]), `evidence/quarantine/` (damaged segments, never deleted), `evidence/reserve`
-//! (room for the row that says that the disk is full), `keys/` ([`keys`]), `lock` ([`lock`]), `state.db` ([`state`]).
+//! (room for the row that says that the disk is full), `keys/` ([`keys`]), `lock` ([`lock`]), `state.db` ([`state`]),
+//! `updates/` and `update-floor` ([`update`]).
 //! Reading ([`read`], [`verify`], [`export`]) needs none of the writer's parts, works on a copy, and never writes.
 //!
 //! # What goes wrong with a disk
@@ -70,6 +71,7 @@ pub mod search;
 pub mod segment;
 mod signing;
 pub mod state;
+pub mod update;
 pub mod verify;
 
 /// The version of SQLite that is built in.
@@ -191,12 +193,20 @@ impl Store {
     /// # Errors
     /// Why there can be no log: another daemon, another version, a file that may not be touched.
     pub fn open(settings: &Settings) -> Result<Opened, StoreError> {
-        make_dir(&settings.state)?;
-        let lock = lock::Lock::take(&settings.state)?;
+        let lock = match make_dir(&settings.state) {
+            Ok(()) => Some(lock::Lock::take(&settings.state)?),
+            // The place itself is lost: a disk that is not there stops no supervision.
+            Err(e) if Fault::passing(&e).is_some() => None,
+            Err(e) => return Err(e),
+        };
         if backup::cut_off(&settings.state) {
             return Err(StoreError::HalfRestored { dir: settings.state.clone() });
         }
-        let (log, found) = match begin(settings) {
+        let begun = match lock {
+            Some(_) => begin(settings),
+            None => make_dir(&settings.state).and_then(|()| begin(settings)),
+        };
+        let (log, found) = match begun {
             Ok((log, found)) => (Ok(log), found),
             Err(e) => {
                 let Some(fault) = Fault::passing(&e) else { return Err(e) };
@@ -223,7 +233,7 @@ impl Store {
         // Set before the first writer is given out, so that nobody misses it.
         drop(shared.thread.set(thread.thread().clone()));
         let writer = Writer { shared, queue, acks };
-        let store = Store { writer, thread: Some(thread), lock: Some(lock) };
+        let store = Store { writer, thread: Some(thread), lock };
         Ok(Opened {
             store,
             standing: found.standing,

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use crate::machine::must;
-use crate::{Places, machine, runtime};
+use crate::{Places, machine, room, runtime};
 
 /// The tools that PyPI has, pinned.
 const TOOLS: &str = include_str!("../../board-tools.txt");
@@ -157,18 +157,29 @@ pub(crate) fn made_with(places: &Places, board: &Board, profile: &[&str]) -> Res
 
 /// Sets up and compiles what cargo is asked for; gives back where the program `interlock` of this board lies.
 pub(crate) fn compiled(places: &Places, board: &Board, what: &[&str]) -> Result<PathBuf, String> {
+    room::wanted(&board.place(places), room::RELEASE, "a release for a board")?;
+    let mut cargo = compiler(places, board, &["auditable", "zigbuild", "--locked", "--release"])?;
+    cargo.args(what);
+    must(&mut cargo, "see the compiler's words above")?;
+    Ok(board.binary(places))
+}
+
+/// Sets up what compiles for this board; it is yet to be told what.
+pub(crate) fn compiler(places: &Places, board: &Board, verb: &[&str]) -> Result<Command, String> {
     machine::for_board(board)?;
     let tools =
         machine::environment(&places.target.join("board-tools"), TOOLS, "tools that link against an old glibc")?;
     let tools = tools.parent().ok_or("the tools have no folder")?;
-    let auditable = machine::cargo_tools(places, &["cargo-auditable"])?.join("cargo-auditable");
-    let (major, minor) = board.glibc;
     // It puts the list of all crates into the binary, where scanners for weaknesses look for it.
-    let mut cargo = Command::new(auditable);
+    let program = match verb.first() {
+        Some(&"auditable") => machine::cargo_tools(places, &["cargo-auditable"])?.join("cargo-auditable"),
+        _ => tools.join("cargo-zigbuild"),
+    };
+    let (major, minor) = board.glibc;
+    let mut cargo = Command::new(program);
     cargo
         .current_dir(&places.root)
-        .args(["auditable", "zigbuild", "--locked", "--release"])
-        .args(what)
+        .args(verb)
         .args(["--target", &format!("{}.{major}.{minor}", board.target)])
         .env("CARGO_TARGET_DIR", board.place(places))
         // zig and its wrapper stand in the folder of the tools.
@@ -187,8 +198,7 @@ pub(crate) fn compiled(places: &Places, board: &Board, what: &[&str]) -> Result<
         cargo.envs([("CARGO", "/usr/bin/cargo"), ("RUSTC", "/usr/bin/rustc"), ("RUSTDOC", "/usr/bin/rustdoc")]);
         println!("compiler: {}", machine::said("/usr/bin/rustc", &["--version"])?);
     }
-    must(&mut cargo, "see the compiler's words above")?;
-    Ok(board.binary(places))
+    Ok(cargo)
 }
 
 /// The folder with the board's ONNX Runtime.

@@ -21,6 +21,7 @@ use std::process::{Command, ExitCode};
 use crate::Places;
 use crate::board::{self, Board};
 use crate::machine::{self, must};
+use crate::room;
 
 /// The largest compressed disk, in bytes: it goes over slow lines and onto small sticks.
 const IMAGE_MAX: u64 = 400 << 20;
@@ -134,8 +135,9 @@ pub(crate) fn run(places: &Places, arguments: &[String]) -> Result<ExitCode, Str
 }
 
 fn recipe<'a>(places: &'a Places, board: &'a Board, asked: &Asked) -> Result<Recipe<'a>, String> {
-    machine::for_image(board)?;
     let place = board.place(places).join("image");
+    room::wanted(&place, room::IMAGE, "an image")?;
+    machine::for_image(board)?;
     fs::create_dir_all(&place).map_err(|e| format!("{}: {e}", place.display()))?;
     let binary = match &asked.binary {
         Some(binary) => binary.clone(),

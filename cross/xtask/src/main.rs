@@ -7,11 +7,13 @@
 
 mod board;
 mod conformance;
+mod emulated;
 mod image;
 mod machine;
 mod models;
 mod package;
 mod reproduce;
+mod room;
 mod runtime;
 mod steps;
 mod supply;
@@ -27,6 +29,7 @@ const HELP: &str = "\
 cargo xtask run [ARGUMENTS…]   set the machine up, build a release, start `interlock run ARGUMENTS…`
 cargo xtask test [NAME…]       set the machine up, then all checks; with names, only the steps that are called so
 cargo xtask test --long [NAME…]  what takes an hour or more: images of boards under emulation
+cargo xtask test --board NAME [SUITE…]  the tests that can run under emulation, built for a board
 cargo xtask conformance [PART…]  MCP's official suites and clients of others before the daemon, servers of others
                                behind it; needs npm; a step of `test`
 cargo xtask models [FOLDER]    make the optional larger model (a sentence encoder, 70 MB) with its linear head
@@ -74,6 +77,7 @@ fn main() -> ExitCode {
     let ended = Places::find().and_then(|places| match verb {
         "run" => run(&places, rest),
         "test" if rest.first().is_some_and(|word| word == "--long") => steps::long(&places, &rest[1..]),
+        "test" if rest.first().is_some_and(|word| word == "--board") => emulated::test(&places, rest),
         "test" => steps::test(&places, rest),
         "conformance" => conformance::run(&places, rest),
         "models" => models::run(&places, rest),
@@ -101,6 +105,7 @@ fn main() -> ExitCode {
 
 fn run(places: &Places, arguments: &[String]) -> Result<ExitCode, String> {
     use std::os::unix::process::CommandExt;
+    room::wanted(&places.target, room::RELEASE, "a release")?;
     machine::for_building()?;
     machine::for_running(places);
     let built = steps::cargo(places, &["build", "--release", "--bin", "interlock"])?;

@@ -11,7 +11,7 @@ use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::{Places, conformance, image, machine, supply};
+use crate::{Places, conformance, image, machine, room, supply};
 
 /// The packages of the workspace that may have tests of their own.
 const PACKAGES: [&str; 4] = [".", "src/domain", "cross/xtask", "cross/slots"];
@@ -29,10 +29,10 @@ struct Step {
     experiment: Option<&'static str>,
 }
 
-struct Ended {
-    name: String,
-    passed: bool,
-    took: Duration,
+pub(crate) struct Ended {
+    pub(crate) name: String,
+    pub(crate) passed: bool,
+    pub(crate) took: Duration,
 }
 
 /// What takes too long for every run: each builds a release for its board and tries the image of it under emulation.
@@ -89,6 +89,7 @@ pub(crate) fn test(places: &Places, only: &[String]) -> Result<ExitCode, String>
         let names: Vec<&str> = steps.iter().map(|step| step.name.as_str()).chain([SUPPLY, CONFORMANCE]).collect();
         return Err(format!("no step is called {unknown}\nhint: the steps are {}", names.join(", ")));
     }
+    room::wanted(&places.target, room::TESTS, "all tests")?;
     machine::for_building()?;
     let started = Instant::now();
     let mut ended = Vec::new();
@@ -196,7 +197,7 @@ fn all_steps(root: &Path) -> Result<Vec<Step>, String> {
 
 /// Found on the disk and in the manifests, so that a new `tests/NAME.rs`, `tests/NAME/main.rs` or `[[test]]` cannot be
 /// forgotten here.
-fn test_targets(root: &Path) -> Result<BTreeSet<String>, String> {
+pub(crate) fn test_targets(root: &Path) -> Result<BTreeSet<String>, String> {
     let mut targets = BTreeSet::new();
     for package in PACKAGES {
         let manifest = root.join(package).join("Cargo.toml");
@@ -228,7 +229,7 @@ fn declared_tests(manifest: &str) -> Vec<String> {
     names
 }
 
-fn summary(ended: &[Ended], skips: &Path, took: Duration) -> ExitCode {
+pub(crate) fn summary(ended: &[Ended], skips: &Path, took: Duration) -> ExitCode {
     println!("\n=== summary");
     for step in ended {
         let verdict = if step.passed { "passed" } else { "FAILED" };

@@ -135,23 +135,33 @@ pub(super) fn each(
 ) -> Result<(), BackupError> {
     let bad = |what: String| BackupError::NotABackup { path: file.to_owned(), what };
     let opened = File::open(file).map_err(BackupError::io(file))?;
+    entries(opened, |name, _, from| with(name, from)).map_err(bad)
+}
+
+/// Each plain file of a compressed archive, in order, with the length that its header gives. An error of `with` ends it;
+/// so does whatever is no plain file, and a compression that does not end as it should.
+pub(in crate::store) fn entries(
+    opened: File,
+    mut with: impl FnMut(&str, u64, &mut dyn Read) -> io::Result<()>,
+) -> Result<(), String> {
     let mut tar = tar::Archive::new(MultiGzDecoder::new(opened));
     // Raw: an entry that only carries a longer name would be taken into memory whole, before anything is signed.
-    let entries = tar.entries().map_err(|error| bad(error.to_string()))?.raw(true);
+    let entries = tar.entries().map_err(|error| error.to_string())?.raw(true);
     for entry in entries {
-        let mut entry = entry.map_err(|error| bad(error.to_string()))?;
-        let name = entry.path().map_err(|error| bad(error.to_string()))?.to_string_lossy().into_owned();
+        let mut entry = entry.map_err(|error| error.to_string())?;
+        let name = entry.path().map_err(|error| error.to_string())?.to_string_lossy().into_owned();
         if entry.header().entry_type() != tar::EntryType::Regular {
-            return Err(bad(format!("{name:?} is no plain file")));
+            return Err(format!("{name:?} is no plain file"));
         }
-        with(&name, &mut entry).map_err(|error| bad(error.to_string()))?;
+        let len = entry.size();
+        with(&name, len, &mut entry).map_err(|error| error.to_string())?;
     }
     // What stands between the files is in no hash; the checksum of the compression, at the very end, covers it.
     let mut rest = tar.into_inner().take(REST_LEN_MAX + 1);
     match io::copy(&mut rest, &mut io::sink()) {
         Ok(len) if len <= REST_LEN_MAX => Ok(()),
-        Ok(_) => Err(bad("something follows its end".to_owned())),
-        Err(error) => Err(bad(error.to_string())),
+        Ok(_) => Err("something follows its end".to_owned()),
+        Err(error) => Err(error.to_string()),
     }
 }
 

@@ -10,7 +10,7 @@
 //! The manifest stands last, so that a file that was cut off is no backup. What comes back is checked whole before one
 //! file is written, and what it takes the place of is moved aside, never deleted. `restore` has the other direction.
 
-mod archive;
+pub(super) mod archive;
 mod restore;
 
 use std::fs::{self, File, OpenOptions};
@@ -33,6 +33,7 @@ use super::segment;
 use crate::record::{hex, rfc3339};
 
 pub use archive::{Contents, Listed, examine};
+pub(super) use restore::owned_alike;
 pub use restore::{NEW, NOTE, Restored, cut_off, restore, set_aside, take_note};
 
 /// The format of the files; a build refuses what is newer.
@@ -290,19 +291,19 @@ fn plain(name: &str) -> io::Result<tar::Header> {
 }
 
 /// Reads and hashes on the way.
-struct Hashed<R> {
+pub(super) struct Hashed<R> {
     from: R,
     hash: Sha256,
     read: u64,
 }
 
 impl<R> Hashed<R> {
-    fn of(from: R) -> Hashed<R> {
+    pub(super) fn of(from: R) -> Hashed<R> {
         Hashed { from, hash: Sha256::new(), read: 0 }
     }
 
     /// How many bytes there were, and their SHA-256 in hexadecimal digits.
-    fn end(self) -> (u64, String) {
+    pub(super) fn end(self) -> (u64, String) {
         (self.read, hex(&self.hash.finalize()))
     }
 }
@@ -388,9 +389,10 @@ fn passing(name: &str) -> bool {
         && (matches!(name, "lock" | "evidence/reserve") || SUFFIXES.iter().any(|suffix| name.ends_with(suffix)))
 }
 
-/// Folders at the top that are of a restore, not of the state.
+/// What is at the top and no part of the state: folders of a restore, and how far updates have come. The machine must
+/// not forget the latter by a reset, nor learn it from a backup: an old update would count as new again.
 fn stays(name: &str) -> bool {
-    name == ASIDE || name == restore::NEW
+    name == ASIDE || name == restore::NEW || name == super::update::FLOOR
 }
 
 fn key_of(text: &str) -> Option<PublicKey> {

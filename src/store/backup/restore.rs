@@ -146,7 +146,7 @@ fn gone(folder: &Path) -> Result<(), BackupError> {
 }
 
 /// Gives everything to the owner of the state: root puts back what the daemon's user must be able to open.
-fn owned_alike(path: &Path, owner: &Metadata) -> Result<(), BackupError> {
+pub(in crate::store) fn owned_alike(path: &Path, owner: &Metadata) -> Result<(), BackupError> {
     let about = fs::symlink_metadata(path).map_err(BackupError::io(path))?;
     if (about.uid(), about.gid()) != (owner.uid(), owner.gid()) {
         lchown(path, Some(owner.uid()), Some(owner.gid())).map_err(BackupError::io(path))?;

@@ -371,6 +371,37 @@ fn on_a_read_only_disk_the_daemon_is_ready_degraded_and_writes_later() {
     drop(disk);
 }
 
+/// What an image puts in the place of a data partition that is lost: an empty place that takes nothing. And a place that
+/// is not even there.
+#[test]
+fn without_its_data_partition_the_daemon_supervises_and_says_so() {
+    let test = "without_its_data_partition_the_daemon_supervises_and_says_so";
+    for below in ["state", "state/below"] {
+        let home = Home::new();
+        let Some(disk) = Disk::mounted(test, &home, "4k") else { return };
+        disk.remount("ro");
+        let state = home.path(below);
+        let (daemon, mut heard) = home.start_heard_on(&state, None, &[]);
+        let status = heard.until("STATUS=DEGRADED: ");
+        assert!(status.contains("the evidence log takes no rows") && status.contains("only remembered"), "{status}");
+        let refused = daemon.say("启动二号泵");
+        assert_eq!(refused["result"], "not_started", "{refused}");
+        assert_eq!(daemon.say("查询一号水泵出口压力")["result"], "done");
+        // What is protective runs all the same, and the tasks are watched.
+        assert_eq!(daemon.say("全线急停")["result"], "done");
+        assert_eq!(daemon.cli(&["task", "list", "--all"]).status.code(), Some(0));
+        let told = daemon.cli(&["status"]);
+        assert!(String::from_utf8_lossy(&told.stdout).contains("ready     true"), "{told:?}");
+        let doctor = daemon.cli(&["doctor", "--json", "--state", state.to_str().unwrap()]);
+        let disk_line = String::from_utf8(doctor.stdout).unwrap();
+        let disk_line = disk_line.lines().find(|line| line.contains("\"disk\"")).unwrap().to_owned();
+        assert!(disk_line.contains("\"bad\""), "{disk_line}");
+        assert_eq!(std::fs::read_dir(&disk.0).unwrap().count(), 0, "nothing is written elsewhere");
+        drop(daemon);
+        drop(disk);
+    }
+}
+
 #[test]
 fn a_start_on_a_full_disk_is_no_crash_loop_and_little_room_is_told() {
     let test = "a_start_on_a_full_disk_is_no_crash_loop_and_little_room_is_told";

@@ -222,7 +222,7 @@ fn a_support_bundle_has_what_helps_and_no_secret() {
     refused(&interlock(&["support-bundle", path(&second)]), 73, "File exists");
 }
 
-fn unpacked(bytes: &[u8]) -> Vec<(String, Vec<u8>)> {
+pub(super) fn unpacked(bytes: &[u8]) -> Vec<(String, Vec<u8>)> {
     let mut archive = tar::Archive::new(flate2::read::GzDecoder::new(bytes));
     let entries = archive.entries().unwrap().map(|entry| {
         let mut entry = entry.unwrap();
@@ -234,7 +234,7 @@ fn unpacked(bytes: &[u8]) -> Vec<(String, Vec<u8>)> {
     entries.collect()
 }
 
-fn packed(entries: &[(String, Vec<u8>)]) -> Vec<u8> {
+pub(super) fn packed(entries: &[(String, Vec<u8>)]) -> Vec<u8> {
     let mut archive = tar::Builder::new(flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast()));
     for (name, bytes) in entries {
         let mut header = tar::Header::new_ustar();

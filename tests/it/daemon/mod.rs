@@ -16,6 +16,7 @@ mod learning;
 mod manners;
 pub(crate) mod proxy;
 mod search;
+mod updates;
 mod voice;
 mod workflows;
 mod wyoming;
@@ -59,8 +60,12 @@ impl Home {
     }
 
     fn command(&self, config: Option<&Path>) -> Command {
+        self.command_on(&self.path("state"), config)
+    }
+
+    fn command_on(&self, state: &Path, config: Option<&Path>) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_interlock"));
-        command.arg("--socket").arg(self.path("interlock.sock")).arg("run").arg("--state").arg(self.path("state"));
+        command.arg("--socket").arg(self.path("interlock.sock")).arg("run").arg("--state").arg(state);
         // The machine's own configuration must not decide a test.
         let named = config.map_or_else(|| self.config("version = 1\n"), Path::to_owned);
         command.arg("--config").arg(named);
@@ -75,6 +80,11 @@ impl Home {
 
     /// The same, with variables of its own; gives the socket on which it speaks to systemd, too.
     fn start_heard(self, config: Option<&Path>, envs: &[(&str, &str)]) -> (Daemon, Heard) {
+        let state = self.path("state");
+        self.start_heard_on(&state, config, envs)
+    }
+
+    fn start_heard_on(self, state: &Path, config: Option<&Path>, envs: &[(&str, &str)]) -> (Daemon, Heard) {
         let notify = self.path("notify");
         // A second life in the same directory binds it anew.
         let _ = std::fs::remove_file(&notify);
@@ -82,7 +92,7 @@ impl Home {
         listener.set_read_timeout(Some(DEADLINE)).unwrap();
         let log = std::fs::File::create(self.path("log")).unwrap();
         let child = self
-            .command(config)
+            .command_on(state, config)
             .env("NOTIFY_SOCKET", &notify)
             .envs(envs.iter().copied())
             .stdout(Stdio::null())
