@@ -7,6 +7,7 @@ mod console;
 mod crash;
 mod effects;
 mod export;
+mod flood;
 mod ground;
 mod hostile;
 mod interlocks;
