@@ -24,6 +24,7 @@ use super::Console;
 use super::door::plain;
 use super::visit::Visit;
 use crate::control::{Told, tell};
+use crate::sys::clock;
 
 /// Streams of all people, and of one: a wall of screens has a few each, and each costs a connection.
 const STREAMS_MAX: usize = 32;
@@ -100,6 +101,7 @@ pub(super) async fn watch(console: Arc<Console>) {
     let mut before = 0;
     loop {
         every.tick().await;
+        super::pages::devices::forget(&console.readings, clock::now());
         if !console.live.is_watched() {
             continue;
         }

@@ -196,10 +196,19 @@ pub(super) fn cell(text: &str) -> Html {
     cell
 }
 
-/// A cell with a moment, on one line.
-pub(super) fn when(row: &Value) -> Html {
+/// A cell of text that is not broken into lines.
+pub(super) fn one_line(text: &str) -> Html {
     let mut cell = Html::new();
-    cell.element("span", &[("class", "when")], &shown(row, "time"));
+    cell.element("span", &[("class", "when")], text);
+    cell
+}
+
+/// A cell with the moment of a row: on a panel the time of the day stands below the day.
+pub(super) fn when(row: &Value) -> Html {
+    let time = shown(row, "time");
+    let Some((day, hour)) = time.split_once('T') else { return one_line(&time) };
+    let mut cell = one_line(day);
+    cell.text(" ").put(&one_line(hour));
     cell
 }
 

@@ -20,6 +20,7 @@
 //! | `evidence-crashes` | every state that a crash can leave between two operations on the files | minutes; the count is rows |
 //! | `evidence-figures`, `evidence-large`, `evidence-wear` | costs; a log of 512 MB; a day of 1,000 tasks on flash | a minute each |
 //! | `export-figures` | memory and rows a second of each receiver, with a backlog of 50,000 rows; Mosquitto | a minute |
+//! | `console` | the console with 1,000 tasks and 1,000,000 rows: pages, searches, memory off and on | minutes; the count is rows |
 //!
 //! Three are tests in `tests/it`: the clock that is set ten years on and back (`clocks.rs`), `kill -9` in a loop and the
 //! flipped bits (`evidence.rs`). `INTERLOCK_TEST_LONG=1 cargo test --release --test it evidence::` kills 200 times
@@ -27,6 +28,7 @@
 #![cfg(test)]
 
 mod article;
+mod console;
 mod dialects;
 mod effects;
 mod evidence;

@@ -21,6 +21,14 @@ pub(super) const FRESH: Duration = Duration::from_secs(5);
 /// The last reading, for whoever asks next.
 pub(in crate::console) type Readings = Mutex<Option<(Tick, Arc<[Value]>)>>;
 
+/// Forgets a reading that nobody would be given any more: with all points of a plant it is not small.
+pub(in crate::console) fn forget(readings: &Readings, now: Tick) {
+    let mut last = readings.lock().unwrap_or_else(PoisonError::into_inner);
+    if last.as_ref().is_some_and(|(at, _)| now >= at.after(GOOD_BY_ITSELF)) {
+        *last = None;
+    }
+}
+
 /// The points of all devices, with their values.
 pub(super) async fn points(view: &View<'_>, good_for: Duration) -> Result<Arc<[Value]>, Trouble> {
     let now = clock::now();

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::{Made, View, row_of};
 use crate::console::html::Html;
-use crate::console::page::{Lang, cell, linked, shown, table};
+use crate::console::page::{Lang, cell, linked, one_line, shown, table};
 use crate::control::wire::{Kind, Trouble};
 use crate::engine::log::{Search, Seq};
 
@@ -44,11 +44,13 @@ pub(super) async fn page(view: &View<'_>, run: &str) -> Made {
         &heads,
         rows.iter().map(|row| {
             let seq = shown(row, "seq");
+            let call = shown(row, "call");
             let after = row["mono_ns"].as_u64().unwrap_or(begun).saturating_sub(begun) / 1000;
             vec![
                 linked(&format!("/evidence/{seq}"), &seq),
-                cell(&format!("{}.{:03} ms", after / 1000, after % 1000)),
-                cell(&shown(row, "call")),
+                one_line(&format!("{}.{:03} ms", after / 1000, after % 1000)),
+                // Within its run: the run stands above.
+                cell(call.strip_prefix(run).map_or(call.as_str(), |rest| rest.trim_start_matches('.'))),
                 cell(&shown(row, "kind")),
                 cell(&shown(row, "to")),
                 cell(&shown(row, "cause")),

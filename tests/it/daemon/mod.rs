@@ -7,6 +7,7 @@ mod console;
 mod crash;
 mod effects;
 pub(crate) mod export;
+mod flood;
 mod four_eyes;
 mod ground;
 mod hostile;
