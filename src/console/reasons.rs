@@ -48,6 +48,10 @@ const REASONS: &[(&str, &str)] = &[
     ("it leaves its container", "会脱离容器"),
     ("a shell runs what another command prints", "会把其他命令的输出当作脚本执行"),
     ("a shell runs what it is fed", "会把输入当作脚本执行"),
+    ("an interpreter runs what it is fed", "会把输入当作程序执行"),
+    ("secrets of the cluster", "集群的机密"),
+    ("credentials of a cloud", "云平台的凭据"),
+    ("secrets of the vault", "保险库中的机密"),
     ("the timetable of cron", "cron 定时任务"),
     ("the units of systemd", "systemd 单元"),
     ("the settings of git, which name programs", "可指定程序的 git 设置"),
@@ -162,7 +166,7 @@ mod tests {
             include_str!("../domain/gate/protected.rs"),
             include_str!("../domain/gate/danger.rs"),
         ];
-        let mut count = 0;
+        let (mut count, mut unknown) = (0, Vec::new());
         for line in sources.iter().flat_map(|source| source.split("#[cfg(test)]").next().unwrap().lines()) {
             let is_said =
                 ["Verdict::", "Some(\"", "some(\"", "ask(", "let reason = ", "=> \"it ", ".map(|why| format!("];
@@ -174,7 +178,13 @@ mod tests {
                 let (mut plain, mut inside) = (String::new(), false);
                 for letter in said.chars() {
                     match letter {
-                        '{' => inside = true,
+                        '{' => {
+                            inside = true;
+                            // What may be there or not brings its space along.
+                            if plain.ends_with(char::is_alphanumeric) {
+                                plain.push(' ');
+                            }
+                        }
                         '}' => {
                             inside = false;
                             plain.push('x');
@@ -183,10 +193,13 @@ mod tests {
                         _ => {}
                     }
                 }
-                assert_ne!(chinese(&plain), plain, "{said:?} has no Chinese: {line}");
+                if chinese(&plain) == plain {
+                    unknown.push(said);
+                }
                 count += 1;
             }
         }
         assert!(count > 50, "{count}");
+        assert!(unknown.is_empty(), "without Chinese: {unknown:#?}");
     }
 }
