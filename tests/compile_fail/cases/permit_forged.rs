@@ -5,7 +5,7 @@ use interlock_domain::id::Epoch;
 use interlock_domain::surface::Call;
 
 fn forge(call: Call, decision: Decision) -> Permit {
-    Permit { call, decision: Box::new(decision), epoch: Epoch(0) }
+    Permit { call, decision: Box::new(decision), epoch: Epoch(0), told: false }
 }
 
 fn main() {}

@@ -29,7 +29,7 @@ mod thief {
     use crate::surface::Call;
 
     fn a_permit(call: Call, decision: Decision) -> Permit {
-        Permit { call, decision: Box::new(decision), epoch: Epoch(0) }
+        Permit { call, decision: Box::new(decision), epoch: Epoch(0), told: false }
     }
 
     fn a_turn(call: CallId) -> Turn {
